@@ -1,0 +1,16 @@
+//! Files that are whole or absent, and locks that the kernel frees.
+//!
+//! Every write of ours goes through here: one place to get the syncs right, one place for tests to
+//! make a disk fail. Nothing here knows what a task is.
+
+mod atomic;
+pub mod fault;
+mod lock;
+mod space;
+
+pub use atomic::{
+    append, create_new, create_new_unsynced, ensure_dir, move_across, remove_dir_all, remove_file,
+    rename_noreplace, replace, replace_unsynced, sync_dir, sync_file, unique_name,
+};
+pub use lock::{Held, Lock};
+pub use space::{Space, free_space};
