@@ -1,0 +1,159 @@
+//! `config.toml` of a spool, and `.workspool.toml` of a repository.
+
+use super::command::Command;
+use super::id::WorkerName;
+use super::task::Budget;
+use super::words::Permission;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The owner's configuration. Every key has a default; the file may be absent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Most attempts at once in this spool.
+    pub max_concurrency: u32,
+    /// Most attempts at once on one repository.
+    pub repo_concurrency: u32,
+    /// Most attempts at once of a worker, by its name.
+    pub worker_concurrency: BTreeMap<WorkerName, u32>,
+    /// Seconds between passes of a loop that nothing woke.
+    pub poll: u64,
+    /// The worker of tasks that name none.
+    pub default_worker: Option<WorkerName>,
+    /// Where workspaces are made. May be on another disk. Default: `worktrees/` in the spool.
+    pub worktrees: Option<PathBuf>,
+    /// Further inboxes.
+    pub inbox: Vec<Inbox>,
+    /// Values for tasks that give none.
+    pub defaults: Defaults,
+    /// What no task may exceed.
+    pub ceilings: Ceilings,
+    /// Free space that must be left.
+    pub disk: Disk,
+    /// Allow a repository that lies at or above the spool.
+    pub allow_repository_above_spool: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            max_concurrency: 4,
+            repo_concurrency: 3,
+            worker_concurrency: BTreeMap::new(),
+            poll: 5,
+            default_worker: None,
+            worktrees: None,
+            inbox: Vec::new(),
+            defaults: Defaults::default(),
+            ceilings: Ceilings::default(),
+            disk: Disk::default(),
+            allow_repository_above_spool: false,
+        }
+    }
+}
+
+/// A further inbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Inbox {
+    /// The folder into which files are dropped.
+    pub path: PathBuf,
+    /// A folder that gets answers and results: for clients that cannot read the spool.
+    #[serde(default)]
+    pub results: Option<PathBuf>,
+}
+
+/// Values for tasks that give none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Defaults {
+    /// Seconds for the worker in one attempt.
+    pub timeout: u64,
+    /// Seconds that the worker may print nothing.
+    pub silence_timeout: u64,
+    /// Seconds for making the workspace.
+    pub prepare_timeout: u64,
+    /// Seconds for all setup commands together.
+    pub setup_timeout: u64,
+    /// Seconds for all verify commands together.
+    pub verify_timeout: u64,
+    /// How often an attempt is repeated.
+    pub retries: u32,
+    /// Bytes of output kept per stream and command.
+    pub output_cap: u64,
+    /// Bytes of artifacts kept per task.
+    pub artifact_cap: u64,
+    /// Milliseconds between the polite and the hard end of processes.
+    pub grace_ms: u64,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Defaults {
+            timeout: 3600,
+            silence_timeout: 900,
+            prepare_timeout: 600,
+            setup_timeout: 1800,
+            verify_timeout: 1800,
+            retries: 2,
+            output_cap: 10 * 1024 * 1024,
+            artifact_cap: 50 * 1024 * 1024,
+            grace_ms: 3000,
+        }
+    }
+}
+
+/// What no task may exceed, whoever submits it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ceilings {
+    /// The widest permission, in the order `read_only`, `custom`, `workspace_write`, `full`.
+    pub permission: Option<Permission>,
+    /// Longest `timeout`, in seconds.
+    pub timeout: Option<u64>,
+    /// Longest time in the queue, in seconds; then a task ends as `expired`.
+    pub queue_age: Option<u64>,
+    /// Most attempts' retries.
+    pub retries: Option<u32>,
+    /// Largest budget; a task without one gets this.
+    pub budget: Budget,
+    /// Most tasks that one task's worker may submit.
+    pub children: Option<u32>,
+    /// How deep tasks may be submitted by tasks.
+    pub depth: Option<u32>,
+}
+
+/// Free space that must be left. The larger of the two holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Disk {
+    /// Bytes.
+    pub reserve_bytes: u64,
+    /// Percent of the file system.
+    pub reserve_percent: u8,
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Disk { reserve_bytes: 2 * 1024 * 1024 * 1024, reserve_percent: 5 }
+    }
+}
+
+/// `.workspool.toml` in a repository, read from the commit that a task starts from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RepoConfig {
+    /// Commands that prepare a workspace.
+    pub setup: Vec<Command>,
+    /// Commands that run after the gate, whatever came out.
+    pub teardown: Vec<Command>,
+    /// Patterns of ignored files to copy from the user's checkout into a workspace.
+    pub copy: Vec<String>,
+    /// Verify commands for tasks that give none.
+    pub verify: Vec<Command>,
+    /// Patterns of paths that a task may not change unless it allows them by name.
+    pub protected: Vec<String>,
+}

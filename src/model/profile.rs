@@ -1,0 +1,209 @@
+//! A worker as data: how to run one program on a task. Built-in and linked workers have the same form.
+
+use super::command::Command;
+use super::fact::ErrorClass;
+use super::id::WorkerName;
+use super::words::{Effort, Permission};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A worker: `workers/<name>.json`, or built in.
+///
+/// In `command` and the other argument lists these stand for values of the attempt, each filled into its
+/// own argument and never passed through a shell: `{prompt}`, `{prompt_file}`, `{workspace}`,
+/// `{attempt_dir}`, `{task}`, `{attempt}`, `{model}`, `{effort}`, `{session}`, and `{probe}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "workspool worker profile")]
+pub struct Profile {
+    /// Version of this format. Absent: the current one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// The worker's name.
+    pub name: WorkerName,
+    /// What it is, in a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Program and arguments.
+    #[schemars(length(min = 1))]
+    pub command: Vec<String>,
+    /// How the prompt travels, unless `command` holds `{prompt}` or `{prompt_file}`.
+    #[serde(default)]
+    pub prompt: PromptBy,
+    /// What the prompt is made of.
+    #[serde(default)]
+    pub template: Template,
+    /// Format of what it prints: the name of a parser.
+    #[serde(default = "text", skip_serializing_if = "is_text")]
+    pub output: String,
+    /// Arguments that are added to continue a session. Absent: it cannot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resume: Vec<String>,
+    /// Arguments that are added to name a new session. Absent: the program chooses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub session: Vec<String>,
+    /// Arguments that are added when a model is chosen. Absent: it cannot be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub model: Vec<String>,
+    /// Models to offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
+    /// The model used when none is chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_model: Option<String>,
+    /// Arguments that are added for an effort. Absent: it cannot be chosen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effort: Vec<String>,
+    /// The program's own words for efforts, where they differ from ours.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub efforts: BTreeMap<Effort, String>,
+    /// The provider of the models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Arguments and environment per permission; the program enforces what is named here.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub permissions: BTreeMap<Permission, PermissionArgs>,
+    /// Arguments that forbid the network. Absent: it cannot be forbidden.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub no_network: Vec<String>,
+    /// Arguments that forbid shell commands. Absent: they cannot be forbidden.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub no_shell: Vec<String>,
+    /// Arguments that limit turns, with `{turns}`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub max_turns: Vec<String>,
+    /// Arguments that limit money, with `{cost_usd}`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub max_cost: Vec<String>,
+
+    /// Environment variables to set. Values may use the same `{…}` as arguments.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Names of variables to hand on from the runner's environment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pass_env: Vec<String>,
+    /// Environment variables that name private folders, one per slot: name to folder name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub private_dirs: BTreeMap<String, PrivateDir>,
+    /// Files to write into the attempt's folder before the start: name to template.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
+    /// A local command whose output fills `{probe}` in `files` and arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Command>,
+    /// Who pays: workers with one account share its limits. Absent: the worker's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+
+    /// Arguments put before the command, such as a container's `run`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wrap: Vec<String>,
+    /// A command that ends what `wrap` started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Vec<String>>,
+    /// How to see that it is there and signed in, without spending anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<Health>,
+    /// What exit codes mean: code to class.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub exit_codes: BTreeMap<String, ErrorClass>,
+    /// What output means, where its format does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop_patterns: Vec<StopPattern>,
+    /// Most attempts of this worker at once. Absent: no limit of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub concurrency: Option<u32>,
+    /// Seconds until its first output; a task's own value goes first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_timeout: Option<u64>,
+    /// How to install it and sign in, in a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install: Option<String>,
+}
+
+/// How the prompt travels to the program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptBy {
+    /// On standard input.
+    #[default]
+    Stdin,
+    /// In an argument or a file that `command` names; standard input is empty.
+    Argument,
+}
+
+/// What the prompt is made of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Template {
+    /// Objective, context, constraints, criteria, verification, permissions, how to finish.
+    #[default]
+    Full,
+    /// The objective alone, byte for byte: for scripts.
+    Objective,
+}
+
+/// What a program is told for one permission.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PermissionArgs {
+    /// Arguments to add.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Environment variables to set.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Whether the program then enforces it; otherwise it is advice.
+    #[serde(default)]
+    pub enforced: bool,
+}
+
+/// A private folder for a program's own files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PrivateDir {
+    /// The user's own folder, from which files are linked, such as `~/.codex`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Files to link from there, such as a sign-in. They are never read or copied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub link: Vec<String>,
+}
+
+/// How to see that a worker is there and signed in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Health {
+    /// Prints the version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub version: Vec<String>,
+    /// Ends with exit code 0 when signed in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signed_in: Vec<String>,
+    /// Files of which one is there when signed in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signed_in_files: Vec<String>,
+    /// Variables of which one is set when signed in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signed_in_env: Vec<String>,
+}
+
+/// What a line of output means.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StopPattern {
+    /// A regular expression, matched against each line of standard error and of text output.
+    pub pattern: String,
+    /// What it means.
+    pub class: ErrorClass,
+}
+
+fn text() -> String {
+    "text".to_owned()
+}
+
+fn is_text(s: &str) -> bool {
+    s == "text"
+}
