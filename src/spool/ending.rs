@@ -1,0 +1,197 @@
+//! Ending a task: result first, ticket second, dependents third.
+//!
+//! A crash between any two of these is made good by the next pass: a running ticket with a result is
+//! finished by whoever adopts it, and a note in `releases/` stands until the dependents were looked at.
+
+use super::{Found, LockedTask, Place, Spool, SpoolError, events, names};
+use crate::durable;
+use crate::model::result::{Durations, WorkerUsed};
+use crate::model::{
+    Class, EventKind, HeldReason, State, Task, TaskId, TaskResult, Usage, VERSION, Verification,
+};
+use anyhow::Context as _;
+use chrono::Utc;
+
+impl LockedTask {
+    /// Ends the task: writes `result`, then moves the ticket to `done/`. The result's `ticket` is filled in.
+    pub fn end(&self, from: Found, mut result: TaskResult) -> anyhow::Result<()> {
+        let state = result.state;
+        let place = self.done_place(state)?;
+        let path = self.spool.ticket_path(place, &from.ticket);
+        result.ticket = path.strip_prefix(self.spool.root()).unwrap_or(&path).to_string_lossy().into_owned();
+        let message = result.message.clone();
+        let bytes = serde_json::to_vec_pretty(&result)?;
+        let note = self.spool.releases().join(self.id().to_string());
+        if !names(&self.dir.dependents())?.is_empty() {
+            durable::replace(&note, b"")?;
+        }
+        let attempt = (result.attempt > 0).then_some(result.attempt);
+        self.event(attempt, EventKind::Ended { state, message })?;
+        let file = self.dir.result();
+        durable::replace(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
+        self.move_ticket(from, place, from.ticket)?;
+        durable::remove_file(&self.dir.hold())?;
+        durable::remove_file(&self.dir.progress())?;
+        self.spool.ring();
+        Ok(())
+    }
+
+    /// Ends a task that never got to an attempt, or whose attempts are over, without work of its own.
+    pub fn end_without_work(
+        &self,
+        from: Found,
+        state: State,
+        class: Option<Class>,
+        message: impl Into<String>,
+    ) -> anyhow::Result<()> {
+        let task = self.task()?;
+        self.end(from, bare_result(&task, state, class, message.into()))
+    }
+}
+
+/// A result that holds no work.
+pub fn bare_result(task: &Task, state: State, class: Option<Class>, message: String) -> TaskResult {
+    TaskResult {
+        version: VERSION,
+        id: task.id,
+        attempt: 0,
+        state,
+        class,
+        phase: None,
+        message,
+        until: None,
+        verification: Verification::NotRun,
+        summary: None,
+        base: None,
+        commit: None,
+        tree: None,
+        branch: None,
+        salvage: None,
+        changed: Vec::new(),
+        diff: None,
+        gate: Vec::new(),
+        tests_claimed: Vec::new(),
+        open_questions: Vec::new(),
+        warnings: Vec::new(),
+        deliverables: Vec::new(),
+        artifacts: Vec::new(),
+        worker: WorkerUsed {
+            name: task.worker.clone(),
+            version: None,
+            provider: None,
+            model: None,
+            session: None,
+        },
+        usage: Usage::default(),
+        durations: Durations::default(),
+        attempts: Vec::new(),
+        restrictions: Vec::new(),
+        undone: Vec::new(),
+        tampering: Vec::new(),
+        census: None,
+        survivors: Vec::new(),
+        left_over: Vec::new(),
+        exit_code: None,
+        signal: None,
+        stderr_tail: None,
+        workspace: None,
+        task_sha256: events::hash(&task.to_bytes()),
+        started_at: None,
+        ended_at: Utc::now(),
+        ticket: String::new(),
+    }
+}
+
+/// What the needs of a task come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needs {
+    /// All have succeeded.
+    Met,
+    /// These have not ended yet.
+    Waiting(Vec<TaskId>),
+    /// This one ended otherwise.
+    Failed(TaskId, State),
+}
+
+impl Spool {
+    /// Looks at the needs of a task.
+    pub fn needs(&self, task: &Task) -> Result<Needs, SpoolError> {
+        let mut waiting = Vec::new();
+        for need in &task.needs {
+            match self.find_ticket(*need).map(|found| found.map(|f| f.place.state())) {
+                Ok(Some(State::Succeeded)) => {}
+                Ok(Some(state)) if state.is_terminal() => return Ok(Needs::Failed(*need, state)),
+                Ok(_) => waiting.push(*need),
+                // A need that was pruned meanwhile: nothing says that it succeeded.
+                Err(SpoolError::NoTask(_)) => return Ok(Needs::Failed(*need, State::Expired)),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(if waiting.is_empty() { Needs::Met } else { Needs::Waiting(waiting) })
+    }
+
+    /// Releases or skips what waits for tasks that have ended. Costs only the dependents of those.
+    pub fn release_dependents(&self, ended: TaskId) -> anyhow::Result<()> {
+        let mut work = vec![ended];
+        while let Some(id) = work.pop() {
+            for name in names(&self.task(id).dependents())? {
+                let Some(dependent) = name.to_str().and_then(|n| n.parse::<TaskId>().ok()) else { continue };
+                let locked = match self.lock_task(dependent) {
+                    Ok(locked) => locked,
+                    Err(SpoolError::NoTask(_)) => continue,
+                    Err(e) => return Err(e.into()),
+                };
+                let Some(found) = locked.ticket()? else { continue };
+                if !matches!(found.place, Place::Held(HeldReason::Needs, _)) {
+                    continue;
+                }
+                if locked.settle(found)?.place.state() == State::Skipped {
+                    work.push(dependent);
+                }
+            }
+            durable::remove_file(&self.releases().join(id.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+impl LockedTask {
+    /// Puts a ticket that waits where it now belongs: further waiting, the queue, or the end.
+    pub fn settle(&self, found: Found) -> anyhow::Result<Found> {
+        let task = self.task()?;
+        let now = Utc::now();
+        match self.spool.needs(&task)? {
+            Needs::Failed(need, state) => {
+                let message = format!("skipped: it needs task {need}, which ended as {state}");
+                self.end_without_work(found, State::Skipped, None, message)?;
+                return self.ticket()?.context("the ticket of an ended task is gone");
+            }
+            Needs::Waiting(needs) => {
+                let message = waiting_message(&needs);
+                return Ok(self.hold(found, HeldReason::Needs, None, found.ticket.attempt, &message)?);
+            }
+            Needs::Met => {}
+        }
+        if let Some(until) = task.spec.not_before.filter(|t| *t > now) {
+            let message = format!("not before {}", until.to_rfc3339());
+            return Ok(self.hold(found, HeldReason::Time, Some(until), found.ticket.attempt, &message)?);
+        }
+        let reason = match found.place {
+            Place::Held(reason, _) => Some(reason),
+            _ => None,
+        };
+        let found = self.queue(found)?;
+        if let Some(reason) = reason {
+            self.event(None, EventKind::Released { reason })?;
+        }
+        self.spool.ring();
+        Ok(found)
+    }
+}
+
+/// Says which tasks are waited for.
+pub fn waiting_message(needs: &[TaskId]) -> String {
+    let list = needs.iter().take(5).map(TaskId::to_string).collect::<Vec<_>>().join(", ");
+    let more = if needs.len() > 5 { format!(" and {} more", needs.len() - 5) } else { String::new() };
+    format!("waits for {list}{more}")
+}

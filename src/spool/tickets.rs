@@ -1,0 +1,379 @@
+//! Finding tickets and moving them: the only code that changes a task's state.
+//!
+//! A move is made while holding the task's lock, by one rename that never replaces anything. A reader
+//! without the lock may look while a ticket is between two folders; only the holder of the lock may
+//! conclude that there is none.
+
+use super::{EventLog, Spool, SpoolError, TaskDir, names, parsed};
+use crate::durable::{self, Held};
+use crate::model::{
+    DoneTicket, EventKind, HeldReason, Short, State, Task, TaskId, Ticket, TimedTicket, VERSION,
+};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::PathBuf;
+
+/// How many tickets a folder of `done/` takes before the next one is begun.
+pub const DONE_FOLDER: usize = 1000;
+
+/// The folder that a ticket is in: the state of its task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Ready to run.
+    Queue,
+    /// Waiting.
+    Held(HeldReason, Option<DateTime<Utc>>),
+    /// Claimed.
+    Running,
+    /// Ended, in the folder with this number.
+    Done(u64, State),
+}
+
+impl Place {
+    /// The state that the folder stands for.
+    pub fn state(self) -> State {
+        match self {
+            Place::Queue => State::Queued,
+            Place::Held(..) => State::Held,
+            Place::Running => State::Running,
+            Place::Done(_, state) => state,
+        }
+    }
+}
+
+/// A ticket where it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// The folder.
+    pub place: Place,
+    /// The ticket.
+    pub ticket: Ticket,
+}
+
+/// Why a task is held: `tasks/<id>/hold.json`, there while it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Hold {
+    /// Version of this format.
+    pub version: u32,
+    /// For what it waits.
+    pub reason: HeldReason,
+    /// Until when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<DateTime<Utc>>,
+    /// In words.
+    pub message: String,
+    /// Since when.
+    pub since: DateTime<Utc>,
+}
+
+/// A task whose lock we hold: the right to move its ticket and to write its files.
+#[derive(Debug)]
+pub struct LockedTask {
+    pub(super) spool: Spool,
+    pub(super) dir: TaskDir,
+    lock: Held,
+}
+
+impl Spool {
+    /// Where a ticket lies when it is at `place`.
+    pub fn ticket_path(&self, place: Place, ticket: &Ticket) -> PathBuf {
+        match place {
+            Place::Queue => self.queue().join(ticket.to_string()),
+            Place::Running => self.running().join(ticket.to_string()),
+            Place::Held(reason, Some(until)) => {
+                let until_ms = u64::try_from(until.timestamp_millis()).unwrap_or(0);
+                self.held(reason).join(TimedTicket { until_ms, ticket: *ticket }.to_string())
+            }
+            Place::Held(reason, None) => self.held(reason).join(ticket.to_string()),
+            Place::Done(folder, state) => self
+                .done()
+                .join(format!("{folder:06}"))
+                .join(DoneTicket { ticket: *ticket, state }.to_string()),
+        }
+    }
+
+    /// Takes a task's lock, waiting for it.
+    pub fn lock_task(&self, id: TaskId) -> Result<LockedTask, SpoolError> {
+        let dir = self.task(id);
+        match dir.lock().take() {
+            Ok(lock) => Ok(LockedTask { spool: self.clone(), dir, lock }),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(SpoolError::NoTask(id.to_string())),
+            Err(e) => Err(SpoolError::io("lock", dir.path(), e)),
+        }
+    }
+
+    /// Takes a task's lock if nobody holds it.
+    pub fn try_lock_task(&self, id: TaskId) -> Result<Option<LockedTask>, SpoolError> {
+        let dir = self.task(id);
+        match dir.lock().try_take() {
+            Ok(lock) => Ok(lock.map(|lock| LockedTask { spool: self.clone(), dir, lock })),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(SpoolError::NoTask(id.to_string())),
+            Err(e) => Err(SpoolError::io("lock", dir.path(), e)),
+        }
+    }
+
+    /// Makes a locked task of a descriptor that the parent process left open for us.
+    ///
+    /// # Safety
+    /// `fd` must be an open descriptor that nothing else in this process owns.
+    pub unsafe fn inherit_task(&self, id: TaskId, fd: std::os::fd::RawFd) -> Result<LockedTask, SpoolError> {
+        let dir = self.task(id);
+        // SAFETY: the caller vouches for it.
+        let lock = unsafe { Held::from_inherited(fd, dir.path().join("lock")) }
+            .map_err(|e| SpoolError::io("take over the lock of", dir.path(), e))?;
+        Ok(LockedTask { spool: self.clone(), dir, lock })
+    }
+
+    /// Reads the record of a task: its newest revision.
+    pub fn read_task(&self, id: TaskId) -> Result<Task, SpoolError> {
+        let dir = self.task(id);
+        read_record(&dir, dir.last_revision())
+    }
+
+    /// Finds a task's ticket without its lock. `None` may mean that it was between two folders each time.
+    pub fn find_ticket(&self, id: TaskId) -> Result<Option<Found>, SpoolError> {
+        let task = self.read_task(id)?;
+        for _ in 0..3 {
+            if let Some(found) = self.look(&task)? {
+                return Ok(Some(found));
+            }
+        }
+        self.search(id)
+    }
+
+    /// Looks where a ticket ought to be: a few `stat`s.
+    fn look(&self, task: &Task) -> Result<Option<Found>, SpoolError> {
+        let dir = self.task(task.id);
+        let first = ticket_of(task, 1);
+        let last = dir.last_attempt();
+        let holds: Vec<Place> = HeldReason::ALL
+            .iter()
+            .filter(|r| !matches!(r, HeldReason::Time | HeldReason::Quota))
+            .map(|r| Place::Held(*r, None))
+            .chain(self.read_hold(task.id).and_then(|h| h.until.map(|u| Place::Held(h.reason, Some(u)))))
+            .collect();
+        for attempt in last.max(1)..=last + 1 {
+            let ticket = first.with_attempt(attempt);
+            for place in [Place::Queue, Place::Running].into_iter().chain(holds.iter().copied()) {
+                if self.ticket_path(place, &ticket).exists() {
+                    return Ok(Some(Found { place, ticket }));
+                }
+            }
+        }
+        if let Some(found) = self.read_result(task.id)?.and_then(|r| done_place(&r.ticket))
+            && self.ticket_path(found.place, &found.ticket).exists()
+        {
+            return Ok(Some(found));
+        }
+        Ok(None)
+    }
+
+    /// Looks everywhere: for a ticket whose name does not follow from the record, as after an edit that a
+    /// crash cut short.
+    fn search(&self, id: TaskId) -> Result<Option<Found>, SpoolError> {
+        let read = |dir: PathBuf| parsed::<Ticket>(&dir).map_err(|e| SpoolError::io("read", &dir, e));
+        for place in [Place::Queue, Place::Running]
+            .into_iter()
+            .chain([HeldReason::Needs, HeldReason::Answer, HeldReason::Hand].map(|r| Place::Held(r, None)))
+        {
+            let dir = match place {
+                Place::Queue => self.queue(),
+                Place::Held(reason, _) => self.held(reason),
+                _ => self.running(),
+            };
+            if let Some(ticket) = read(dir)?.into_iter().find(|t| t.task == id) {
+                return Ok(Some(Found { place, ticket }));
+            }
+        }
+        for reason in [HeldReason::Time, HeldReason::Quota] {
+            let dir = self.held(reason);
+            let timed = parsed::<TimedTicket>(&dir).map_err(|e| SpoolError::io("read", &dir, e))?;
+            if let Some(timed) = timed.into_iter().find(|t| t.ticket.task == id) {
+                let until =
+                    DateTime::from_timestamp_millis(i64::try_from(timed.until_ms).unwrap_or(i64::MAX));
+                return Ok(Some(Found { place: Place::Held(reason, until), ticket: timed.ticket }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads why a task is held, if it is.
+    pub fn read_hold(&self, id: TaskId) -> Option<Hold> {
+        serde_json::from_slice(&std::fs::read(self.task(id).hold()).ok()?).ok()
+    }
+
+    /// Reads a task's result, if it has one.
+    pub fn read_result(&self, id: TaskId) -> Result<Option<crate::model::TaskResult>, SpoolError> {
+        read_json(&self.task(id).result())
+    }
+
+    /// Returns the state of a task that must exist.
+    pub fn state_of(&self, id: TaskId) -> Result<State, SpoolError> {
+        match self.find_ticket(id)? {
+            Some(found) => Ok(found.place.state()),
+            None => Err(SpoolError::Broken(
+                self.task(id).path().to_owned(),
+                "the task has no ticket in any folder".into(),
+            )),
+        }
+    }
+
+    /// The folder of `done/` to put the next ticket into.
+    fn done_folder(&self) -> Result<u64, SpoolError> {
+        let dir = self.done();
+        let last = parsed::<u64>(&dir).map_err(|e| SpoolError::io("read", &dir, e))?.pop().unwrap_or(1);
+        let folder = dir.join(format!("{last:06}"));
+        let full = names(&folder).map_err(|e| SpoolError::io("read", &folder, e))?.len() >= DONE_FOLDER;
+        Ok(if full { last + 1 } else { last })
+    }
+}
+
+/// The ticket of a task for an attempt.
+pub fn ticket_of(task: &Task, attempt: u32) -> Ticket {
+    Ticket {
+        key: Ticket::key(
+            u64::try_from(task.submitted_at.timestamp_millis()).unwrap_or(0),
+            task.spec.priority(),
+        ),
+        task: task.id,
+        repo: task
+            .repo
+            .as_ref()
+            .map_or(Short::NONE, |r| r.key.parse().unwrap_or_else(|()| Short::of(&r.key))),
+        worker: Short::of(task.worker.as_str()),
+        attempt,
+    }
+}
+
+/// Reads `done/<folder>/<ticket>` as a result names it.
+pub fn done_place(relative: &str) -> Option<Found> {
+    let mut parts = relative.split('/');
+    let ("done", folder, name, None) = (parts.next()?, parts.next()?, parts.next()?, parts.next()) else {
+        return None;
+    };
+    let done: DoneTicket = name.parse().ok()?;
+    Some(Found { place: Place::Done(folder.parse().ok()?, done.state), ticket: done.ticket })
+}
+
+/// Reads a JSON file of ours; one that is not there is `None`.
+pub fn read_json<T: serde::de::DeserializeOwned>(path: &std::path::Path) -> Result<Option<T>, SpoolError> {
+    match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|e| SpoolError::Broken(path.to_owned(), e.to_string())),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(e) => Err(SpoolError::io("read", path, e)),
+    }
+}
+
+fn read_record(dir: &TaskDir, revision: u32) -> Result<Task, SpoolError> {
+    read_json(&dir.record(revision))?.ok_or_else(|| SpoolError::NoTask(dir.id().to_string()))
+}
+
+impl LockedTask {
+    /// The task.
+    pub fn id(&self) -> TaskId {
+        self.dir.id()
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &TaskDir {
+        &self.dir
+    }
+
+    /// Its spool.
+    pub fn spool(&self) -> &Spool {
+        &self.spool
+    }
+
+    /// The lock, to hand it to a child process.
+    pub fn lock(&self) -> &Held {
+        &self.lock
+    }
+
+    /// The task's record: its newest revision.
+    pub fn task(&self) -> Result<Task, SpoolError> {
+        self.spool.read_task(self.id())
+    }
+
+    /// The ticket. Since we hold the lock, `None` means that there is none.
+    pub fn ticket(&self) -> Result<Option<Found>, SpoolError> {
+        self.spool.find_ticket(self.id())
+    }
+
+    /// Adds to the task's history.
+    pub fn event(&self, attempt: Option<u32>, what: EventKind) -> anyhow::Result<()> {
+        EventLog::open(&self.dir.events())?.add(attempt, what)
+    }
+
+    /// Puts a first ticket into the spool.
+    pub fn put_ticket(&self, place: Place, ticket: &Ticket) -> Result<(), SpoolError> {
+        let path = self.spool.ticket_path(place, ticket);
+        match durable::create_new_unsynced(&path, b"") {
+            Ok(_) => Ok(()),
+            Err(e) => Err(SpoolError::io("make", &path, e)),
+        }
+    }
+
+    /// Moves the ticket from where it was found: one rename, synced. Fails if it is no longer there.
+    pub fn move_ticket(&self, from: Found, to: Place, ticket: Ticket) -> Result<Found, SpoolError> {
+        let old = self.spool.ticket_path(from.place, &from.ticket);
+        let new = self.spool.ticket_path(to, &ticket);
+        if old == new {
+            return Ok(from);
+        }
+        if let Place::Done(..) = to
+            && let Some(folder) = new.parent()
+        {
+            durable::ensure_dir(folder).map_err(|e| SpoolError::io("make", folder, e))?;
+        }
+        durable::rename_noreplace(&old, &new).map_err(|e| SpoolError::io("move the ticket", &old, e))?;
+        for folder in [new.parent(), old.parent()].into_iter().flatten() {
+            durable::sync_dir(folder).map_err(|e| SpoolError::io("sync", folder, e))?;
+        }
+        Ok(Found { place: to, ticket })
+    }
+
+    /// Lets the task wait: says why, then moves its ticket.
+    pub fn hold(
+        &self,
+        from: Found,
+        reason: HeldReason,
+        until: Option<DateTime<Utc>>,
+        attempt: u32,
+        message: &str,
+    ) -> Result<Found, SpoolError> {
+        let place = self.write_hold(reason, until, message)?;
+        self.move_ticket(from, place, from.ticket.with_attempt(attempt))
+    }
+
+    /// Says why the task waits, before its ticket is put or moved there.
+    pub fn write_hold(
+        &self,
+        reason: HeldReason,
+        until: Option<DateTime<Utc>>,
+        message: &str,
+    ) -> Result<Place, SpoolError> {
+        // The time is part of the ticket's name, in milliseconds: what is read back must be the same.
+        let until = until.and_then(|u| DateTime::from_timestamp_millis(u.timestamp_millis()));
+        let hold = Hold { version: VERSION, reason, until, message: message.to_owned(), since: Utc::now() };
+        let path = self.dir.hold();
+        let bytes =
+            serde_json::to_vec_pretty(&hold).map_err(|e| SpoolError::Broken(path.clone(), e.to_string()))?;
+        durable::replace_unsynced(&path, &bytes).map_err(|e| SpoolError::io("write", &path, e))?;
+        Ok(Place::Held(reason, until))
+    }
+
+    /// Moves a waiting ticket to the queue.
+    pub fn queue(&self, from: Found) -> Result<Found, SpoolError> {
+        let found = self.move_ticket(from, Place::Queue, from.ticket)?;
+        durable::remove_file(&self.dir.hold()).map_err(|e| SpoolError::io("remove", &self.dir.hold(), e))?;
+        Ok(found)
+    }
+
+    /// Where a ticket would go that ends now.
+    pub fn done_place(&self, state: State) -> Result<Place, SpoolError> {
+        Ok(Place::Done(self.spool.done_folder()?, state))
+    }
+}
