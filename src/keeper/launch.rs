@@ -1,0 +1,130 @@
+//! The supervisor's side: starts a keeper and waits for it.
+
+use super::plan::StepPlan;
+use super::record::{StepState, state};
+use super::{ERRORS, LOCK, PLAN};
+use crate::durable::{self, Lock, fault};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Why no keeper was started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// A keeper lives in this folder.
+    #[error("a keeper runs this step already")]
+    Running,
+    /// The step was started before; it must be looked at and, if it was lost, swept.
+    #[error("this step was started before")]
+    AlreadyStarted,
+    /// The plan cannot be carried out.
+    #[error("the plan is not valid: {0}")]
+    Plan(String),
+    /// Something failed.
+    #[error("cannot {what}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// How it failed.
+        source: io::Error,
+    },
+}
+
+/// Starts a keeper (this program's `keep`) for `plan` in `step_dir`, which must exist and be unused.
+///
+/// The step's lock is taken before the keeper is started and inherited by it, so that a free lock
+/// always means that no keeper lives. `supervisor_lock` is the lock that tells the keeper at its end
+/// whether anybody still waits for it.
+pub fn launch(step_dir: &Path, plan: &StepPlan, supervisor_lock: &Path) -> Result<Child, LaunchError> {
+    launch_with(&own_program().map_err(io("find this program"))?, step_dir, plan, supervisor_lock)
+}
+
+/// Like [`launch`], with the program that has the `keep` verb.
+pub fn launch_with(
+    program: &Path,
+    step_dir: &Path,
+    plan: &StepPlan,
+    supervisor_lock: &Path,
+) -> Result<Child, LaunchError> {
+    check(plan)?;
+    let step_dir = std::path::absolute(step_dir).map_err(io("find the step's folder"))?;
+    let supervisor_lock = std::path::absolute(supervisor_lock).map_err(io("find the supervisor's lock"))?;
+    let lock = Lock::at(step_dir.join(LOCK));
+    let held = lock.try_take().map_err(io("lock the step"))?.ok_or(LaunchError::Running)?;
+    let used = [super::START, super::EXIT].iter().any(|name| step_dir.join(name).exists());
+    if used {
+        return Err(LaunchError::AlreadyStarted);
+    }
+    let bytes = serde_json::to_vec(plan).map_err(|e| LaunchError::Plan(e.to_string()))?;
+    durable::replace_unsynced(&step_dir.join(PLAN), &bytes).map_err(io("write the plan"))?;
+    let errors = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(step_dir.join(ERRORS))
+        .map_err(io("create the keeper's error file"))?;
+    // The number is told to the keeper, and only in the child does the descriptor survive `exec`: other
+    // processes that are started at the same time do not get it.
+    let handed = rustix::io::fcntl_dupfd_cloexec(&held, 3).map_err(|e| io("hand over the lock")(e.into()))?;
+    let mut command = Command::new(program);
+    command.arg("keep").arg(&step_dir);
+    command.arg("--lock-fd").arg(handed.as_raw_fd().to_string());
+    command.arg("--supervisor-lock").arg(supervisor_lock);
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+    crate::process::new_session(&mut command);
+    // SAFETY: one system call on an open descriptor; nothing is allocated.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::io::fcntl_setfd(&handed, rustix::io::FdFlags::empty())?;
+            Ok(())
+        });
+    }
+    let child =
+        fault::point("spawn-keeper").and_then(|()| command.spawn()).map_err(io("start the keeper"))?;
+    drop(held);
+    Ok(child)
+}
+
+/// Waits until a keeper that we started has ended, and says how the step stands.
+pub fn wait(child: &mut Child, step_dir: &Path) -> io::Result<StepState> {
+    child.wait()?;
+    await_end(step_dir)
+}
+
+/// Waits until no keeper lives in `step_dir`, whoever started it, and says how the step stands.
+pub fn await_end(step_dir: &Path) -> io::Result<StepState> {
+    // The kernel frees the lock at the keeper's death, and wakes us.
+    match Lock::at(step_dir.join(LOCK)).take() {
+        Ok(held) => drop(held),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(e) => return Err(e),
+    }
+    state(step_dir)
+}
+
+fn check(plan: &StepPlan) -> Result<(), LaunchError> {
+    if plan.argv.first().is_none_or(String::is_empty) {
+        return Err(LaunchError::Plan("the command is empty".into()));
+    }
+    let paths = [Some(&plan.cwd), Some(&plan.cancel), plan.stdin.as_ref(), plan.progress.as_ref()];
+    let mut paths = paths.into_iter().flatten().chain(&plan.mask_files);
+    match paths.find(|p| !p.is_absolute()) {
+        Some(path) => Err(LaunchError::Plan(format!("not an absolute path: {}", path.display()))),
+        None => Ok(()),
+    }
+}
+
+/// This program, also if its file was replaced by another version meanwhile.
+fn own_program() -> io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    let itself = PathBuf::from("/proc/self/exe");
+    Ok(if !path.exists() && itself.exists() { itself } else { path })
+}
+
+fn io(what: &'static str) -> impl FnOnce(io::Error) -> LaunchError {
+    move |source| LaunchError::Io { what, source }
+}

@@ -1,0 +1,135 @@
+//! The command's output: read as it comes, parsed, and logged through the one redacting writer.
+
+use super::facts::Listener;
+use super::standin::{LogWriter, StreamKind};
+use chrono::Utc;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Bytes that are read from one pipe at a time.
+const CHUNK: usize = 64 << 10;
+/// Chunks that are read from one pipe before others get their turn.
+const TURN: usize = 8;
+
+/// Both pipes of a command, and where their bytes go.
+pub(super) struct Output {
+    pipes: [Option<OwnedFd>; 2],
+    /// Rings when a child has ended.
+    bell: UnixStream,
+    log: Option<LogWriter>,
+    pub(super) listener: Listener,
+    pub(super) first_byte: Option<Instant>,
+    pub(super) last_byte: Option<Instant>,
+    buffer: Vec<u8>,
+}
+
+impl Output {
+    pub(super) fn new(bell: UnixStream, log: Option<LogWriter>, listener: Listener) -> Self {
+        Output {
+            pipes: [None, None],
+            bell,
+            log,
+            listener,
+            first_byte: None,
+            last_byte: None,
+            buffer: vec![0; CHUNK],
+        }
+    }
+
+    /// Takes over the pipes of a command that was started.
+    pub(super) fn connect(&mut self, stdout: Option<OwnedFd>, stderr: Option<OwnedFd>) -> io::Result<()> {
+        for pipe in [&stdout, &stderr].into_iter().flatten() {
+            rustix::io::ioctl_fionbio(pipe, true)?;
+        }
+        self.pipes = [stdout, stderr];
+        Ok(())
+    }
+
+    /// Reads what is there; if nothing is, waits until something is, a child ends, or the time is over.
+    pub(super) fn pump(&mut self, timeout: Duration) -> io::Result<()> {
+        let time = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        let mut fds = vec![PollFd::new(&self.bell, PollFlags::IN)];
+        fds.extend(self.pipes.iter().flatten().map(|p| PollFd::from_borrowed_fd(p.as_fd(), PollFlags::IN)));
+        match poll(&mut fds, Some(&time)) {
+            Ok(0) => {
+                if let Some(log) = &mut self.log {
+                    log.idle_flush();
+                }
+                return Ok(());
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        if !fds[0].revents().is_empty() {
+            self.hush();
+        }
+        self.read(TURN)
+    }
+
+    /// Reads what is in the pipes now, without waiting for their end: others may hold them open.
+    pub(super) fn drain(&mut self) -> io::Result<()> {
+        // A pipe holds 1 MiB at most unless root made it larger.
+        self.read((1 << 20) / CHUNK + 1)
+    }
+
+    /// Ends the log and the parser; returns the log's figures and the tails of both streams.
+    pub(super) fn finish(&mut self) -> Finished {
+        self.pipes = [None, None];
+        self.listener.end();
+        let Some(mut log) = self.log.take() else { return Finished::default() };
+        log.idle_flush();
+        let (stdout_tail, stderr_tail) = (log.tail(StreamKind::Stdout), log.tail(StreamKind::Stderr));
+        Finished { stdout_tail, stderr_tail, stats: Some(log.finish()) }
+    }
+
+    pub(super) fn last_line(&self) -> Option<String> {
+        self.log.as_ref()?.last_line().map(str::to_owned)
+    }
+
+    fn hush(&mut self) {
+        while let Ok(n) = rustix::io::read(&self.bell, &mut self.buffer) {
+            if n < self.buffer.len() {
+                break;
+            }
+        }
+    }
+
+    fn read(&mut self, turn: usize) -> io::Result<()> {
+        for (which, kind) in [(0, StreamKind::Stdout), (1, StreamKind::Stderr)] {
+            for _ in 0..turn {
+                let Some(pipe) = &self.pipes[which] else { break };
+                let n = match rustix::io::read(pipe, &mut self.buffer) {
+                    Ok(n) => n,
+                    Err(Errno::AGAIN) => break,
+                    Err(Errno::INTR) => continue,
+                    Err(e) => return Err(e.into()),
+                };
+                if n == 0 {
+                    self.pipes[which] = None;
+                    break;
+                }
+                self.last_byte = Some(Instant::now());
+                self.first_byte = self.first_byte.or(self.last_byte);
+                if let Some(log) = &mut self.log {
+                    log.output(kind, &self.buffer[..n], Utc::now());
+                }
+                if which == 0 {
+                    self.listener.hear(&self.buffer[..n]);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the output came to.
+#[derive(Default)]
+pub(super) struct Finished {
+    pub(super) stdout_tail: String,
+    pub(super) stderr_tail: String,
+    pub(super) stats: Option<io::Result<super::standin::LogStats>>,
+}

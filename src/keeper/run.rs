@@ -1,0 +1,449 @@
+//! The keeper's life: from the plan to the recorded end.
+
+use super::facts::Listener;
+use super::limits::{self, Seen};
+use super::output::Output;
+use super::plan::StepPlan;
+use super::progress::{Phase, Progress, Reporter};
+use super::record::{Cause, Ended, StepExit, StepStart};
+use super::spawn::{self, Failure};
+use super::standin::{LogCaps, LogWriter, Redactor, env_name_is_secret, known_from_env_file, parser};
+use super::{EXIT, FACTS, LOCK, LOG, PLAN, START, VERSION};
+use crate::durable::{self, Held, Lock};
+use crate::process::{self, Census, CensusMethod, Cgroup, Cleared, Domain, Identity, Survivor, boot_id};
+use anyhow::{Context as _, anyhow, bail};
+use chrono::{DateTime, Utc};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// How often the file that asks for cancellation is looked for.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long one round of killing goes on before it is called stuck.
+const ROUND: Duration = Duration::from_secs(10);
+/// How long the stop command may take.
+const STOP: Duration = Duration::from_secs(30);
+
+/// Runs `keep <step_dir> --lock-fd N --supervisor-lock PATH`; `args` begin after the verb.
+///
+/// Must be called first thing in `main`: it closes every descriptor but the lock and the standard ones.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match keep(args.into_iter()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            // Goes to a file in the step's folder.
+            eprintln!("keeper: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Args {
+    step_dir: PathBuf,
+    lock_fd: RawFd,
+    supervisor_lock: PathBuf,
+}
+
+impl Args {
+    fn parse(mut args: impl Iterator<Item = OsString>) -> anyhow::Result<Args> {
+        let (mut step_dir, mut lock_fd, mut supervisor_lock) = (None, None, None);
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().with_context(|| format!("{} needs a value", arg.display()));
+            match arg.to_str() {
+                Some("--lock-fd") => {
+                    let value = value()?;
+                    let number = value.to_str().and_then(|n| n.parse::<RawFd>().ok()).filter(|n| *n > 2);
+                    lock_fd = Some(number.with_context(|| format!("not a descriptor: {}", value.display()))?);
+                }
+                Some("--supervisor-lock") => supervisor_lock = Some(PathBuf::from(value()?)),
+                _ if step_dir.is_none() => step_dir = Some(PathBuf::from(arg)),
+                _ => bail!("unexpected argument: {}", arg.display()),
+            }
+        }
+        Ok(Args {
+            step_dir: step_dir.context("no step folder was given")?,
+            lock_fd: lock_fd.context("no --lock-fd was given")?,
+            supervisor_lock: supervisor_lock.context("no --supervisor-lock was given")?,
+        })
+    }
+}
+
+fn keep(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
+    let args = Args::parse(args)?;
+    let dir = &args.step_dir;
+    // SAFETY: nothing has been opened by this process yet.
+    unsafe { process::close_all_but(&[args.lock_fd]) }.context("closing inherited descriptors")?;
+    // SAFETY: our parent left it open for us, and only here is it owned.
+    let held = unsafe { Held::from_inherited(args.lock_fd, dir.join(LOCK)) }.context("the step's lock")?;
+    ignore_signals()?;
+    let plan = std::fs::read(dir.join(PLAN)).context("reading the plan")?;
+    let plan: StepPlan = serde_json::from_slice(&plan).context("reading the plan")?;
+    if plan.version != VERSION {
+        bail!("the plan has version {}, this program reads {VERSION}", plan.version);
+    }
+    let exit = Keeper::prepare(dir, &plan).map_or_else(|e| never_started(&plan, e), Keeper::run);
+    publish(dir, &plan, &exit)?;
+    drop(held);
+    resume(&plan, &args.supervisor_lock)
+}
+
+/// Catches what would end us. Caught, not ignored: that would be inherited by the command.
+fn ignore_signals() -> anyhow::Result<()> {
+    for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    }
+    Ok(())
+}
+
+struct Keeper<'a> {
+    dir: &'a Path,
+    plan: &'a StepPlan,
+    start: StepStart,
+    started: Instant,
+    domain: Domain,
+    output: Output,
+    progress: Reporter,
+    write_error: Option<String>,
+}
+
+impl<'a> Keeper<'a> {
+    /// Gets everything ready, and writes the start record.
+    fn prepare(dir: &'a Path, plan: &'a StepPlan) -> Result<Self, Failure> {
+        let parser =
+            parser(&plan.parser).ok_or_else(|| Failure::new(format!("no parser named {:?}", plan.parser)))?;
+        let redactor = Redactor::new(secrets(plan)?);
+        let (bell, ring) = UnixStream::pair().map_err(Failure::new)?;
+        bell.set_nonblocking(true).map_err(Failure::new)?;
+        signal_hook::low_level::pipe::register(SIGCHLD, ring).map_err(Failure::new)?;
+        let mut write_error = None;
+        let caps = LogCaps { bytes: plan.output_cap_bytes };
+        let log = LogWriter::create(&dir.join(LOG), redactor.clone(), caps)
+            .map_err(|e| write_error = Some(format!("cannot create the log: {e}")))
+            .ok();
+        let mask = Box::new(move |text: &str| redactor.redact(text));
+        let listener = Listener::new(parser, mask, dir.join(FACTS));
+        let mut domain = Domain::of_descendants(plan.marker.clone());
+        let keeper = Identity::current().map_err(Failure::new)?;
+        if plan.use_cgroup {
+            domain.set_cgroup(Cgroup::create(&format!("{}-{}", keeper.pid, keeper.start)));
+        }
+        let start = StepStart {
+            version: VERSION,
+            worker: None,
+            at: Utc::now(),
+            boot: boot_id().map_err(Failure::new)?,
+            marker: plan.marker.clone(),
+            workspace: plan.cwd.clone(),
+            cgroup: domain.cgroup().map(|c| c.dir().to_owned()),
+            unkillable: Vec::new(),
+            keeper,
+        };
+        let output = Output::new(bell, log, listener);
+        let progress = Reporter::new(plan.progress.clone());
+        let me = Keeper { dir, plan, start, started: Instant::now(), domain, output, progress, write_error };
+        // Without this record the command would be taken for one that never ran.
+        me.write_start().map_err(|e| Failure::new(format!("cannot write the start record: {e}")))?;
+        Ok(me)
+    }
+
+    fn run(mut self) -> StepExit {
+        self.started = Instant::now();
+        self.start.at = Utc::now();
+        let child = match spawn::start(self.plan, self.domain.cgroup()) {
+            // Perhaps the group cannot be entered; if it is something else, it fails again.
+            Err(_) if self.domain.cgroup().is_some() => {
+                if let Some(cgroup) = self.domain.cgroup() {
+                    cgroup.remove();
+                }
+                self.domain.set_cgroup(None);
+                self.start.cgroup = None;
+                spawn::start(self.plan, None)
+            }
+            other => other,
+        };
+        let child = match child {
+            Ok(child) => child,
+            Err(failure) => return never_started(self.plan, failure),
+        };
+        let pid = child.id();
+        self.domain.watch(pid);
+        let cause = match self.attend(child) {
+            Ok(cause) => cause,
+            Err(e) => Cause::KeeperFault { error: format!("{e:#}") },
+        };
+        let exited = (self.started.elapsed(), Utc::now());
+        let mut cleared = self.clear();
+        // What outlives a command that ended by itself is not counted as its time.
+        let over = if cause == Cause::Exit { exited } else { (self.started.elapsed(), Utc::now()) };
+        let stop_error = self.stop_container(&mut cleared).err().map(|e| format!("{e:#}"));
+        self.finish(pid, cause, over, cleared, stop_error)
+    }
+
+    /// Looks after the command until it has ended or must end.
+    fn attend(&mut self, mut child: Child) -> anyhow::Result<Cause> {
+        let pid = child.id();
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        self.output.connect(stdout.map(Into::into), stderr.map(Into::into))?;
+        self.start.worker = Some(Identity::of_child(pid)?);
+        if let Err(e) = self.write_start() {
+            self.note(format!("cannot write the start record again: {e}"));
+        }
+        let mut looked = None;
+        loop {
+            // First of all: one that has ended by itself was not cancelled.
+            if self.domain.ending(pid)?.is_some() {
+                self.output.drain()?;
+                return Ok(Cause::Exit);
+            }
+            let now = Instant::now();
+            if looked.is_none_or(|at| now.saturating_duration_since(at) >= LOOK) {
+                looked = Some(now);
+                if self.plan.cancel.exists() {
+                    return Ok(Cause::Cancelled);
+                }
+                if self.domain.method() == CensusMethod::Scan {
+                    // Orphans get lost here; whoever was seen before is known for good.
+                    self.domain.census()?;
+                }
+            }
+            let seen = self.seen();
+            let (deadlines, budget) = (&self.plan.deadlines, &self.plan.budget);
+            let usage = self.output.listener.usage();
+            if let Some(cause) = limits::broken(deadlines, budget, &seen, &usage, now) {
+                return Ok(cause);
+            }
+            self.report(Phase::Running);
+            let next = limits::next(deadlines, budget, &seen, now).unwrap_or(LOOK).min(LOOK);
+            self.output.pump(next.max(Duration::from_millis(1)))?;
+        }
+    }
+
+    /// Ends the kill domain, however long that takes, within the plan's patience.
+    fn clear(&mut self) -> Cleared {
+        self.report(Phase::Ending);
+        let begun = Instant::now();
+        let patience = Duration::from_millis(self.plan.unkillable_ms);
+        let mut grace = self.plan.grace();
+        let mut ended = Vec::new();
+        let mut pause = Duration::from_millis(500);
+        loop {
+            let Keeper { domain, output, .. } = self;
+            // What is asked to end may want to print a last word, and waits until it is read.
+            let mut wait = |time| {
+                if output.pump(time).is_err() {
+                    std::thread::sleep(time);
+                }
+            };
+            let cleared = domain.end_with(grace, ROUND, &mut wait);
+            let mut cleared = cleared.unwrap_or_else(|e| {
+                let command = format!("(no census: {e})");
+                let survivors = vec![Survivor { pid: 0, start: 0, command }];
+                Cleared { census: Census { method: CensusMethod::Scan, survivors }, ended: Vec::new() }
+            });
+            ended.append(&mut cleared.ended);
+            if cleared.census.is_empty() || begun.elapsed() >= patience {
+                ended.sort();
+                ended.dedup();
+                return Cleared { ended, ..cleared };
+            }
+            grace = Duration::ZERO;
+            self.start.unkillable = cleared.census.survivors;
+            if let Err(e) = self.write_start() {
+                self.note(format!("cannot record what is unkillable: {e}"));
+            }
+            self.report(Phase::Unkillable);
+            std::thread::sleep(pause.min(patience.saturating_sub(begun.elapsed())));
+            pause = (pause * 2).min(Duration::from_secs(30));
+        }
+    }
+
+    /// Runs the plan's stop command, and ends what it may leave.
+    fn stop_container(&mut self, cleared: &mut Cleared) -> anyhow::Result<()> {
+        let Some(argv) = &self.plan.stop else { return Ok(()) };
+        let mut command = spawn::command(self.plan, argv).context("the stop command is empty")?;
+        let null = std::process::Stdio::null;
+        let child = command.stdin(null()).stdout(null()).stderr(null()).spawn();
+        let pid = child.context("starting the stop command")?.id();
+        self.domain.watch(pid);
+        let until = Instant::now() + STOP;
+        let ending = loop {
+            let ending = self.domain.ending(pid)?;
+            if ending.is_some() || Instant::now() >= until {
+                break ending;
+            }
+            self.output.pump(LOOK)?;
+        };
+        let after = self.domain.end(Duration::ZERO, ROUND)?;
+        // Of the command itself nothing new can have come; of the stop command something can be left.
+        cleared.census = after.census;
+        match ending {
+            Some(process::Ending::Exited { code: 0 }) => Ok(()),
+            Some(other) => Err(anyhow!("the stop command failed: {other:?}")),
+            None => Err(anyhow!("the stop command took longer than {STOP:?} and was ended")),
+        }
+    }
+
+    fn finish(
+        mut self,
+        pid: u32,
+        cause: Cause,
+        (elapsed, ended_at): (Duration, DateTime<Utc>),
+        cleared: Cleared,
+        stop_error: Option<String>,
+    ) -> StepExit {
+        let ending = self.domain.ending(pid).unwrap_or_default();
+        if let Err(e) = self.output.drain() {
+            self.note(format!("cannot read the last output: {e}"));
+        }
+        let done = self.output.finish();
+        if let Some(e) = self.output.listener.error.take() {
+            self.note(format!("cannot write facts: {e}"));
+        }
+        let stats =
+            done.stats.and_then(|s| s.map_err(|e| self.note(format!("cannot write the log: {e}"))).ok());
+        let listener = &mut self.output.listener;
+        StepExit {
+            version: VERSION,
+            ended: Ended::from(ending),
+            cause,
+            started_at: self.start.at,
+            ended_at,
+            elapsed_ms: millis(elapsed),
+            census: cleared.census,
+            left_over: cleared.ended.into_iter().filter(|s| s.pid != pid).collect(),
+            output: stats,
+            stderr_tail: done.stderr_tail,
+            stdout_tail: done.stdout_tail,
+            usage: listener.usage(),
+            facts: listener.counts.clone(),
+            said: std::mem::take(&mut listener.said),
+            write_error: self.write_error,
+            stop_error,
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        Seen {
+            started: self.started,
+            first_byte: self.output.first_byte,
+            last_byte: self.output.last_byte,
+            last_word: self.output.listener.last_word_at,
+        }
+    }
+
+    fn report(&mut self, phase: Phase) {
+        if phase == Phase::Running && !self.progress.is_due() {
+            return;
+        }
+        self.progress.report(Progress {
+            version: VERSION,
+            attempt: self.plan.attempt,
+            step: self.plan.step.clone(),
+            phase,
+            started_at: self.start.at,
+            elapsed_ms: millis(self.started.elapsed()),
+            last_line: self.output.last_line(),
+            usage: self.output.listener.usage(),
+        });
+    }
+
+    fn write_start(&self) -> io::Result<()> {
+        durable::replace_unsynced(&self.dir.join(START), &serde_json::to_vec(&self.start)?)
+    }
+
+    /// Keeps the first thing that could not be written.
+    fn note(&mut self, what: String) {
+        self.write_error.get_or_insert(what);
+    }
+}
+
+/// The values that must not be printed: of variables that are named so or sound so, and of files.
+fn secrets(plan: &StepPlan) -> Result<Vec<Vec<u8>>, Failure> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let mut known = Vec::new();
+    for name in plan.pass_env.iter().chain(plan.env.keys()).chain(&plan.mask_env) {
+        if plan.mask_env.contains(name) || env_name_is_secret(name) {
+            known.extend(plan.env.get(name).map(|v| v.clone().into_bytes()));
+            known.extend(std::env::var_os(name).map(OsString::into_vec));
+        }
+    }
+    for path in &plan.mask_files {
+        match std::fs::read(path) {
+            Ok(bytes) => known.extend(known_from_env_file(&bytes)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => {
+                let path = path.display();
+                return Err(Failure::new(format!("cannot read what must be masked in {path}: {e}")));
+            }
+        }
+    }
+    Ok(known)
+}
+
+fn never_started(plan: &StepPlan, failure: Failure) -> StepExit {
+    let now: DateTime<Utc> = Utc::now();
+    StepExit {
+        version: VERSION,
+        ended: Ended::NotStarted { error: failure.error, not_found: failure.not_found },
+        cause: Cause::Exit,
+        started_at: now,
+        ended_at: now,
+        elapsed_ms: 0,
+        census: Domain::recorded(plan.marker.clone())
+            .census()
+            .unwrap_or(Census { method: CensusMethod::Scan, survivors: Vec::new() }),
+        left_over: Vec::new(),
+        output: None,
+        stderr_tail: String::new(),
+        stdout_tail: String::new(),
+        usage: Default::default(),
+        facts: Default::default(),
+        said: Default::default(),
+        write_error: None,
+        stop_error: None,
+    }
+}
+
+/// Writes the exit record, again and again while the disk is full: what ran is not run again for that.
+fn publish(dir: &Path, plan: &StepPlan, exit: &StepExit) -> anyhow::Result<()> {
+    let bytes = serde_json::to_vec(exit)?;
+    let begun = Instant::now();
+    let ran = !matches!(exit.ended, Ended::NotStarted { .. });
+    let patience = if ran { Duration::from_millis(plan.unkillable_ms) } else { Duration::from_secs(10) };
+    let mut pause = Duration::from_millis(100);
+    loop {
+        match durable::replace_unsynced(&dir.join(EXIT), &bytes) {
+            Ok(()) => return Ok(()),
+            // The folder is gone, so nobody asks any more.
+            Err(e) if e.kind() == io::ErrorKind::NotFound || begun.elapsed() >= patience => {
+                return Err(e).context("writing the exit record");
+            }
+            Err(_) => std::thread::sleep(pause),
+        }
+        pause = (pause * 2).min(Duration::from_secs(10));
+    }
+}
+
+/// Starts another supervisor if nobody waits for us.
+fn resume(plan: &StepPlan, supervisor_lock: &Path) -> anyhow::Result<()> {
+    let Some((program, args)) = plan.resume.split_first() else { return Ok(()) };
+    if Lock::at(supervisor_lock).is_held().context("looking for the supervisor")? {
+        return Ok(());
+    }
+    let mut command = Command::new(program);
+    command.args(args).current_dir("/");
+    durable::fault::point("spawn-supervisor")?;
+    process::detach(command).spawn().context("starting another supervisor")?;
+    Ok(())
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,81 @@
+//! Starts the command: own session, nothing inherited but what the plan says.
+
+use super::plan::StepPlan;
+use crate::durable::fault;
+use crate::process::{Cgroup, MARKER, die_with_parent};
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Why a command was not started.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: String,
+    pub(super) not_found: bool,
+}
+
+impl Failure {
+    pub(super) fn new(error: impl std::fmt::Display) -> Self {
+        Failure { error: error.to_string(), not_found: false }
+    }
+}
+
+/// Starts the plan's command with pipes for its output, in the control group if there is one.
+pub(super) fn start(plan: &StepPlan, cgroup: Option<&Cgroup>) -> Result<Child, Failure> {
+    if !plan.cwd.is_dir() {
+        return Err(Failure::new(format!("the folder to run in is not there: {}", plan.cwd.display())));
+    }
+    let stdin = match &plan.stdin {
+        Some(path) => {
+            let file = File::open(path)
+                .map_err(|e| Failure::new(format!("cannot read the input {}: {e}", path.display())))?;
+            Stdio::from(file)
+        }
+        None => Stdio::null(),
+    };
+    let mut command = command(plan, &plan.argv).ok_or_else(|| Failure::new("the command is empty"))?;
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let entrance = cgroup.map(Cgroup::entrance).transpose().map_err(Failure::new)?;
+    if let Some(entrance) = entrance {
+        // SAFETY: one write of a constant to an open descriptor; nothing is allocated.
+        unsafe {
+            command.pre_exec(move || {
+                rustix::io::write(&entrance, b"0")?;
+                Ok(())
+            });
+        }
+    }
+    let spawned = fault::point("spawn-worker").and_then(|()| command.spawn());
+    spawned.map_err(|e| Failure {
+        not_found: e.kind() == io::ErrorKind::NotFound,
+        error: format!("cannot start {}: {}", plan.argv[0], explain(&e, Path::new(&plan.argv[0]))),
+    })
+}
+
+/// Makes a command with the plan's environment and folder, in a session of its own, that dies with us.
+///
+/// To be spawned from the main thread: it is that thread's end that kills the command.
+pub(super) fn command(plan: &StepPlan, argv: &[String]) -> Option<Command> {
+    let (program, args) = argv.split_first()?;
+    let mut command = Command::new(program);
+    command.args(args).current_dir(&plan.cwd).env_clear();
+    command.envs(plan.pass_env.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.envs(&plan.env).env(MARKER, plan.marker.value());
+    crate::process::new_session(&mut command);
+    let parent = rustix::process::getpid();
+    // SAFETY: `die_with_parent` makes two system calls and allocates nothing.
+    unsafe {
+        command.pre_exec(move || die_with_parent(parent));
+    }
+    Some(command)
+}
+
+/// The system says "not found" for a script's interpreter as for the program itself.
+fn explain(e: &io::Error, program: &Path) -> String {
+    if e.kind() == io::ErrorKind::NotFound && program.is_absolute() && program.exists() {
+        return format!("its interpreter was not found ({e})");
+    }
+    e.to_string()
+}
