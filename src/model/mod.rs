@@ -12,6 +12,7 @@ pub mod rejection;
 pub mod request;
 pub mod result;
 pub mod review;
+pub mod schema;
 pub mod task;
 pub mod ticket;
 pub mod words;

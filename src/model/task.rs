@@ -118,23 +118,23 @@ pub struct TaskSpec {
 
     /// Seconds for the worker in one attempt. Default: 3600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 31_622_400))]
     pub timeout: Option<u64>,
     /// Seconds that the worker may print nothing. Default: 900.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 31_622_400))]
     pub silence_timeout: Option<u64>,
     /// Seconds until the worker's first output. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 31_622_400))]
     pub start_timeout: Option<u64>,
     /// Seconds for all attempts together, from the first claim. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 31_622_400))]
     pub total_timeout: Option<u64>,
     /// Seconds for all verify commands together. Default: 1800.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 31_622_400))]
     pub verify_timeout: Option<u64>,
     /// How often an attempt that failed for no fault of the task is repeated. Default: 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -168,6 +168,7 @@ pub struct TaskSpec {
     pub cron: Option<String>,
     /// Submissions with one key and the same content are one task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
     pub idempotency_key: Option<String>,
     /// Do not start until somebody releases it.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -175,6 +176,7 @@ pub struct TaskSpec {
 
     /// Names of environment variables to hand to the worker from the runner's environment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
     pub env: Vec<String>,
     /// Helpers that the worker may use, in words for the prompt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -220,6 +222,7 @@ pub struct Budget {
     pub turns: Option<u64>,
     /// US dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub cost_usd: Option<f64>,
 }
 
@@ -402,7 +405,7 @@ fn example() -> serde_json::Value {
     serde_json::json!({
         "objective": "Rename `colour` to `color` everywhere",
         "repository": "/home/me/project",
-        "worker": "shell",
+        "worker": "codex",
         "verify": ["cargo test"]
     })
 }

@@ -1,17 +1,20 @@
 //! The words that tasks and results are told in: states, classes, kinds.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-/// Declares an enum of words: its JSON spelling, `Display`, `FromStr` and the list of all.
+/// Declares an enum of words: its JSON spelling and schema, `Display`, `FromStr` and the list of all.
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal $(| $alias:literal)*),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+    ($(#[doc = $doc:literal])* $name:ident {
+        $($(#[doc = $vdoc:literal])* $variant:ident = $word:literal $(| $alias:literal)*),+ $(,)?
+    }) => {
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum $name {
-            $($(#[$vdoc])* #[serde(rename = $word $(, alias = $alias)*)] $variant,)+
+            $($(#[doc = $vdoc])* #[serde(rename = $word $(, alias = $alias)*)] $variant,)+
         }
 
         impl $name {
@@ -40,7 +43,39 @@ macro_rules! words {
                 }
             }
         }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                word_schema(
+                    concat!($($doc),*),
+                    &[$(($word, &[$($alias),*], concat!($($vdoc),*))),+],
+                )
+            }
+        }
     };
+}
+
+/// Makes the schema of words: each with its other spellings and what it means.
+///
+/// One plain `enum`: the form that a map's keys can be checked by, too.
+fn word_schema(about: &str, words: &[(&str, &[&str], &str)]) -> Schema {
+    let all = words.iter().map(|(word, ..)| *word);
+    let aliases = words.iter().flat_map(|(_, aliases, _)| aliases.iter().copied());
+    let mut description = about.trim().to_owned();
+    for (word, aliases, meaning) in words {
+        let spellings: Vec<String> =
+            std::iter::once(word).chain(*aliases).map(|spelling| format!("`{spelling}`")).collect();
+        description.push_str(&format!("\n- {}: {}", spellings.join(" or "), meaning.trim()));
+    }
+    json_schema!({
+        "type": "string",
+        "enum": all.chain(aliases).collect::<Vec<_>>(),
+        "description": description
+    })
 }
 
 words! {

@@ -7,6 +7,11 @@
 //! No parser fails: lines that cannot be read are counted and skipped, events that are not known
 //! are ignored.
 
+pub mod env;
+pub mod invoke;
+pub mod prompt;
+mod registry;
+
 mod aider;
 mod claude;
 mod classify;
@@ -21,6 +26,7 @@ mod report;
 mod summary;
 mod text;
 
+pub use registry::{Origin, ProfileError, accepts, all, link, profile, route, unlink};
 pub use judge::{Observed, Verdict, judge};
 pub use report::Report;
 pub use summary::Summary;
