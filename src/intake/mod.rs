@@ -1,1 +1,48 @@
-//! (being built)
+//! How tasks come in: submissions by every door, and dropped files; and how they become tickets.
+
+mod admit;
+mod expand;
+mod inbox;
+mod submit;
+
+pub use expand::expand;
+pub use inbox::{Admitted, admit_inboxes};
+pub use submit::{Accepted, forget_key, submit, submit_with_key};
+
+use crate::durable;
+use crate::model::Problem;
+use std::path::Path;
+
+/// Why a submission was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// Something is wrong with it.
+    #[error("{}", list(.0))]
+    Problems(Vec<Problem>),
+    /// The disk is too full.
+    #[error("{0}")]
+    Disk(String),
+    /// Something is wrong with us or the machine.
+    #[error(transparent)]
+    Fault(#[from] anyhow::Error),
+}
+
+fn list(problems: &[Problem]) -> String {
+    problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// Says what is missing if less is free than must be left: the larger of `bytes` and `percent`.
+pub fn check_reserve(path: &Path, bytes: u64, percent: u8) -> Result<(), String> {
+    let Ok(space) = durable::free_space(path) else { return Ok(()) };
+    let reserve = bytes.max(space.total / 100 * u64::from(percent));
+    if space.free >= reserve {
+        return Ok(());
+    }
+    let mib = |b: u64| b / (1024 * 1024);
+    Err(format!(
+        "the disk of {} has {} MiB free, and {} MiB must be left\n  hint: free some space (`workspool prune`), or lower [disk] in config.toml",
+        path.display(),
+        mib(space.free),
+        mib(reserve)
+    ))
+}

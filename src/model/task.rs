@@ -331,6 +331,9 @@ pub struct SubmittedBy {
     /// The name of the dropped file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// A folder that gets a copy of the result: the inbox's results folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<PathBuf>,
 }
 
 /// The rule that chose a task's worker.

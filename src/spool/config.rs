@@ -13,7 +13,7 @@ pub enum ConfigError {
     Spool(#[from] SpoolError),
     /// Something in it is wrong.
     #[error("{path}: {1}", path = .0.display())]
-    File(PathBuf, Problem),
+    File(PathBuf, Box<Problem>),
     /// An environment variable is wrong.
     #[error("{0}: {1}")]
     Environment(&'static str, String),
@@ -23,11 +23,11 @@ pub enum ConfigError {
 pub fn load(spool: &Spool) -> Result<Config, ConfigError> {
     let path = spool.config_file();
     let mut config: Config = match std::fs::read_to_string(&path) {
-        Ok(text) => crate::model::input::toml(&text).map_err(|p| ConfigError::File(path.clone(), p))?,
+        Ok(text) => crate::model::input::toml(&text).map_err(|p| ConfigError::File(path.clone(), Box::new(p)))?,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Config::default(),
         Err(e) => return Err(SpoolError::io("read", &path, e).into()),
     };
-    check(&config).map_err(|p| ConfigError::File(path, p))?;
+    check(&config).map_err(|p| ConfigError::File(path, Box::new(p)))?;
     if let Some(n) = number("WORKSPOOL_MAX_CONCURRENCY")? {
         config.max_concurrency = n;
     }

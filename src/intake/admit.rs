@@ -1,0 +1,224 @@
+//! From a submission to task records: every rule that a task must fulfil before it is acknowledged.
+
+use crate::git::Repo;
+use crate::model::input::Submission;
+use crate::model::task::{BatchRef, RepoRef, RoutedBy, SubmittedBy};
+use crate::model::{
+    Batch, Config, Problem, ProblemKind, Task, TaskId, TaskSpec, VERSION, WorkerName, WorkspaceKind, check,
+};
+use crate::spool::{Spool, SpoolError};
+use crate::worker;
+use chrono::Utc;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+/// Turns a submission into records with ids, or says everything that is wrong with it.
+pub(super) fn records(
+    spool: &Spool,
+    config: &Config,
+    submission: Submission,
+    by: &SubmittedBy,
+    first: TaskId,
+) -> Result<Vec<Task>, super::Refused> {
+    let (specs, single) = match submission {
+        Submission::One(spec) => (vec![*spec], true),
+        Submission::Many(Batch { tasks, .. }) => (tasks, false),
+    };
+    let place = |k: usize| if single { None } else { Some(format!("tasks[{k}]")) };
+    let mut problems = Vec::new();
+    let mut found = |k: usize, p: Problem| problems.push(match place(k) { Some(at) => p.under(&at), None => p });
+
+    let names = batch_names(&specs, first, &mut found);
+    let mut repos: HashMap<PathBuf, Result<RepoRef, Problem>> = HashMap::new();
+    let mut workers: HashMap<Option<WorkerName>, Result<(WorkerName, RoutedBy), Problem>> = HashMap::new();
+    let size = u32::try_from(specs.len()).unwrap_or(u32::MAX);
+    let mut tasks = Vec::with_capacity(specs.len());
+    let now = Utc::now();
+    for (k, spec) in specs.into_iter().enumerate() {
+        for p in check::check(&spec).into_iter().chain(check::check_ceilings(&spec, &config.ceilings)) {
+            found(k, p);
+        }
+        if !single && spec.idempotency_key.is_some() {
+            found(k, Problem::new(ProblemKind::Invalid, "in a batch, the key belongs to the batch").at("idempotency_key"));
+        }
+        let worker = workers
+            .entry(spec.worker.clone())
+            .or_insert_with(|| worker::route(spool, config, spec.worker.as_ref()))
+            .clone()
+            .and_then(|(name, rule)| worker::accepts(spool, &name, &spec).map(|()| (name, rule)));
+        let repo = match spec.repository.as_ref().filter(|path| path.is_absolute()) {
+            None => None,
+            Some(path) => {
+                let kind = spec.workspace();
+                let found_repo = repos
+                    .entry(path.clone())
+                    .or_insert_with(|| repository(spool, config, path, kind))
+                    .clone();
+                match found_repo {
+                    Ok(repo) => Some(repo),
+                    Err(p) => {
+                        found(k, p);
+                        None
+                    }
+                }
+            }
+        };
+        if let (Some(base), Some(repo)) = (&spec.base, &repo)
+            && let Err(p) = base_exists(&repo.path, base)
+        {
+            found(k, p);
+        }
+        let needs = needs(spool, &spec, &names, first.plus(k), |p| found(k, p));
+        match worker {
+            Err(p) => found(k, p),
+            Ok((worker, routed_by)) => tasks.push(Task {
+                version: VERSION,
+                id: first.plus(k),
+                revision: 1,
+                submitted_at: now,
+                submitted_by: by.clone(),
+                worker,
+                routed_by,
+                repo,
+                needs,
+                batch: (!single).then(|| BatchRef { first, index: u32::try_from(k).unwrap_or(u32::MAX), size }),
+                spec,
+            }),
+        }
+    }
+    if problems.is_empty()
+        && let Some(p) = circle(&tasks)
+    {
+        problems.push(p);
+    }
+    if problems.is_empty() { Ok(tasks) } else { Err(super::Refused::Problems(problems)) }
+}
+
+/// The names that tasks of a batch give themselves.
+fn batch_names(specs: &[TaskSpec], first: TaskId, found: &mut impl FnMut(usize, Problem)) -> BTreeMap<String, TaskId> {
+    let mut names = BTreeMap::new();
+    for (k, spec) in specs.iter().enumerate() {
+        if let Some(name) = &spec.name
+            && names.insert(name.clone(), first.plus(k)).is_some()
+        {
+            found(k, Problem::new(ProblemKind::Invalid, format!("two tasks of the batch are named {name:?}")).at("name"));
+        }
+    }
+    names
+}
+
+/// Resolves the needs of a task to ids that exist.
+fn needs(
+    spool: &Spool,
+    spec: &TaskSpec,
+    names: &BTreeMap<String, TaskId>,
+    own: TaskId,
+    mut found: impl FnMut(Problem),
+) -> Vec<TaskId> {
+    let mut ids = Vec::new();
+    for (j, need) in spec.needs.iter().enumerate() {
+        let at = format!("needs[{j}]");
+        let id = match names.get(need) {
+            Some(id) => Ok(*id),
+            None => spool.resolve(need).map_err(|e| {
+                let known: Vec<&String> = names.keys().collect();
+                let p = Problem::new(ProblemKind::Task, e.to_string().lines().next().unwrap_or_default().to_owned());
+                match crate::model::input::nearest(need, &known) {
+                    Some(near) => p.hint(format!("did you mean {near:?} of the same batch?")),
+                    None => p.hint("a need is the id of a task, or the name of a task of the same batch"),
+                }
+            }),
+        };
+        match id {
+            Ok(id) if id == own => found(Problem::new(ProblemKind::Invalid, "a task cannot need itself").at(at)),
+            Ok(id) if ids.contains(&id) => {}
+            Ok(id) => ids.push(id),
+            Err(p) => found(p.at(at)),
+        }
+    }
+    ids
+}
+
+/// Finds a circle of needs inside a batch.
+fn circle(tasks: &[Task]) -> Option<Problem> {
+    let mut left: Vec<&Task> = tasks.iter().collect();
+    loop {
+        let before = left.len();
+        let open: Vec<TaskId> = left.iter().map(|t| t.id).collect();
+        left.retain(|t| t.needs.iter().any(|n| open.contains(n)));
+        if left.is_empty() {
+            return None;
+        }
+        if left.len() == before {
+            let names = left.iter().take(8).map(|t| {
+                t.spec.name.clone().unwrap_or_else(|| format!("tasks[{}]", t.batch.as_ref().map_or(0, |b| b.index)))
+            });
+            let names = names.collect::<Vec<_>>().join(", ");
+            return Some(Problem::new(ProblemKind::Invalid, format!("these tasks need each other in a circle: {names}")).at("tasks"));
+        }
+    }
+}
+
+/// Looks at the repository (or folder) that a task names.
+fn repository(spool: &Spool, config: &Config, path: &Path, kind: WorkspaceKind) -> Result<RepoRef, Problem> {
+    let problem = |message: String| Problem::new(ProblemKind::Repository, message).at("repository");
+    let resolved = path.canonicalize().map_err(|e| problem(format!("{}: {}", path.display(), reason(&e))))?;
+    if !resolved.is_dir() {
+        return Err(problem(format!("{} is not a folder", path.display())));
+    }
+    let inside = |a: &Path, b: &Path| a.starts_with(b);
+    if inside(&resolved, spool.root()) {
+        return Err(problem(format!("{} lies inside the spool {}", resolved.display(), spool.root().display()))
+            .hint("a repository and a spool must not be inside each other: use another place for one of them"));
+    }
+    if inside(spool.root(), &resolved) && !config.allow_repository_above_spool {
+        return Err(problem(format!("the spool {} lies inside {}", spool.root().display(), resolved.display())).hint(
+            "name another spool by WORKSPOOL_HOME, or set allow_repository_above_spool = true in config.toml",
+        ));
+    }
+    match kind {
+        WorkspaceKind::Directory | WorkspaceKind::Copy | WorkspaceKind::Temporary => {
+            use std::os::unix::fs::MetadataExt as _;
+            let meta = resolved.metadata().map_err(|e| problem(reason(&e)))?;
+            let key = crate::model::Short::of(&format!("dir:{}:{}", meta.dev(), meta.ino())).to_string();
+            let name = resolved.file_name().map_or_else(|| "root".into(), |n| n.to_string_lossy().into_owned());
+            Ok(RepoRef { name: format!("{name}-{key}"), key, path: resolved })
+        }
+        WorkspaceKind::Worktree | WorkspaceKind::Clone => {
+            let repo = Repo::open(&resolved).map_err(|e| {
+                let text = e.to_string();
+                let mut lines = text.splitn(2, "\n  hint: ");
+                let p = problem(lines.next().unwrap_or_default().to_owned());
+                match lines.next() {
+                    Some(hint) => p.hint(hint),
+                    None => p,
+                }
+            })?;
+            let key = repo.key();
+            Ok(RepoRef { path: resolved, key: key.short(), name: key.name() })
+        }
+    }
+}
+
+fn base_exists(path: &Path, base: &str) -> Result<(), Problem> {
+    let problem = |message: String| Problem::new(ProblemKind::Repository, message).at("base");
+    let repo = Repo::open(path).map_err(|e| problem(e.to_string()))?;
+    repo.resolve_base(Some(base)).map(|_| ()).map_err(|e| {
+        problem(e.to_string()).hint(format!("expected a commit, branch or tag of {}", path.display()))
+    })
+}
+
+fn reason(e: &std::io::Error) -> String {
+    match e.kind() {
+        std::io::ErrorKind::NotFound => "there is no such folder".into(),
+        std::io::ErrorKind::PermissionDenied => "it may not be read by this user".into(),
+        _ => e.to_string(),
+    }
+}
+
+/// Faults of the spool are not the submitter's.
+impl From<SpoolError> for super::Refused {
+    fn from(e: SpoolError) -> Self {
+        super::Refused::Fault(e.into())
+    }
+}

@@ -1,0 +1,113 @@
+//! From an intake file to task folders and tickets. Repeatable at any point; the intake file stands until
+//! everything is on the disk.
+
+use crate::durable;
+use crate::model::{EventKind, HeldReason, Intake, State, Task, VERSION};
+use crate::spool::{EventLog, LockedTask, Place, Spool, SpoolError, events, names, ticket_of, waiting_message};
+use anyhow::Context as _;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Expands every submission that waits for it. One that cannot be expanded does not stop the others.
+pub fn expand(spool: &Spool) -> anyhow::Result<()> {
+    if pending(spool)?.is_empty() {
+        return Ok(());
+    }
+    let lock = spool.lock("intake");
+    let _one_at_a_time = lock.take().context("cannot lock the intake")?;
+    let mut failed = None;
+    for path in pending(spool)? {
+        if let Err(e) = expand_one(spool, &path) {
+            failed = Some(e.context(format!("cannot expand {}", path.display())));
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+fn pending(spool: &Spool) -> anyhow::Result<Vec<PathBuf>> {
+    let dir = spool.intake();
+    let mut found: Vec<PathBuf> = names(&dir)
+        .with_context(|| format!("cannot read {}", dir.display()))?
+        .into_iter()
+        .filter(|n| n.to_str().is_some_and(|n| n.ends_with(".json") && !n.starts_with('.')))
+        .map(|n| dir.join(n))
+        .collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn expand_one(spool: &Spool, path: &Path) -> anyhow::Result<()> {
+    let Some(intake) = crate::spool::read_json::<Intake>(path)? else { return Ok(()) };
+    anyhow::ensure!(intake.version <= VERSION, "written by a newer version");
+    let mut touched = BTreeSet::from([spool.tasks()]);
+    for task in &intake.tasks {
+        expand_task(spool, task, &mut touched)?;
+    }
+    for dir in &touched {
+        durable::sync_dir(dir)?;
+    }
+    durable::remove_file(path)?;
+    Ok(())
+}
+
+fn expand_task(spool: &Spool, task: &Task, touched: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
+    let dir = spool.task(task.id);
+    durable::ensure_dir(dir.path())?;
+    let locked = spool.lock_task(task.id)?;
+    let record = dir.record(1);
+    // A record without a ticket is what a crash leaves; one with a ticket was expanded before.
+    let fresh = !record.is_file();
+    if !fresh && locked.ticket()?.is_some() {
+        return Ok(());
+    }
+    let bytes = task.to_bytes();
+    durable::replace_unsynced(&record, &bytes)?;
+    durable::sync_file(&record)?;
+    if !dir.events().exists() {
+        EventLog::open(&dir.events())?.add(None, EventKind::Submitted { sha256: events::hash(&bytes) })?;
+    }
+    for need in &task.needs {
+        let dependents = spool.task(*need).dependents();
+        if spool.task(*need).path().is_dir() {
+            durable::ensure_dir(&dependents)?;
+            durable::create_new_unsynced(&dependents.join(task.id.to_string()), b"")?;
+            touched.insert(dependents);
+        }
+    }
+    if let Some(expires) = task.spec.expires {
+        let name = format!("{:014}.{}", expires.timestamp_millis().max(0), task.id);
+        durable::create_new_unsynced(&spool.timers().join(name), b"")?;
+        touched.insert(spool.timers());
+    }
+    let place = first_place(spool, task, &locked)?;
+    let ticket = ticket_of(task, 1);
+    locked.put_ticket(place, &ticket)?;
+    touched.insert(dir.path().to_owned());
+    if let Some(folder) = spool.ticket_path(place, &ticket).parent() {
+        touched.insert(folder.to_owned());
+    }
+    if let Place::Held(HeldReason::Needs, _) = place {
+        // A need that ended while we registered did not see us: look once more, now that the ticket is there.
+        let found = locked.ticket()?.context("the ticket that was just made is gone")?;
+        let settled = locked.settle(found)?;
+        if settled.place.state() == State::Skipped {
+            drop(locked);
+            spool.release_dependents(task.id)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where a new task's ticket belongs.
+fn first_place(spool: &Spool, task: &Task, locked: &LockedTask) -> Result<Place, SpoolError> {
+    if task.spec.hold {
+        return locked.write_hold(HeldReason::Hand, None, "submitted with hold");
+    }
+    if !task.needs.is_empty() && spool.needs(task)? != crate::spool::Needs::Met {
+        return locked.write_hold(HeldReason::Needs, None, &waiting_message(&task.needs));
+    }
+    match task.spec.not_before.filter(|t| *t > chrono::Utc::now()) {
+        Some(until) => locked.write_hold(HeldReason::Time, Some(until), &format!("not before {}", until.to_rfc3339())),
+        None => Ok(Place::Queue),
+    }
+}

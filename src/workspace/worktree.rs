@@ -1,0 +1,204 @@
+//! Git worktrees as workspaces: register under the repository's lock, fill outside it, and remove only
+//! with the proof that everything in it is kept (I7).
+
+use crate::durable;
+use crate::git::{
+    self, Change, ChangeStatus, GitError, Limits, Oid, OnBranch, Repo, Salvage, Salvaged, View, Worktree, worktree,
+};
+use crate::spool::{AttemptDir, Spool};
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A workspace that is ready: `attempts/<n>/prepared.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Prepared {
+    /// The tree, for a git worktree.
+    pub tree: Option<Worktree>,
+    /// Ignored files that were copied in.
+    pub copied: Vec<PathBuf>,
+    /// What somebody should know.
+    pub warnings: Vec<String>,
+    /// Milliseconds that it took.
+    pub elapsed_ms: u64,
+}
+
+/// Registers and fills a worktree at `path` on the branch of task `id`, and makes our view of it.
+///
+/// Whatever stands at `path` must be ours and empty of work: see [`clear`].
+pub fn prepare(
+    spool: &Spool,
+    repo: &Repo,
+    path: &Path,
+    id: &str,
+    base: &Oid,
+    on: OnBranch,
+    attempt: &AttemptDir,
+    deadline: Duration,
+) -> anyhow::Result<Worktree> {
+    let reason = format!("workspool {} {id}", spool.id());
+    let tree = {
+        let _alone = spool.repo_lock(&repo.key.hash).take().context("cannot lock the repository")?;
+        worktree::add(repo, path, id, base, on, &reason)?
+    };
+    // One checkout at a time gains from several workers; several at once only get in each other's way.
+    let alone = crate::spool::names(&spool.running()).map_or(0, |n| n.len()) <= 1;
+    tree.fill(base, if alone { 0 } else { 1 }, deadline)?;
+    View::create(&attempt.view(), repo, &tree, base)?;
+    Ok(tree)
+}
+
+/// What became of a tree that was to be removed.
+#[derive(Debug)]
+pub enum Removed {
+    /// It is gone; what it held is in this ref, or was in a commit.
+    Gone(Option<String>),
+    /// Not everything in it could be kept, so it was put aside, to here.
+    Aside(PathBuf, Vec<String>),
+    /// There was nothing.
+    Nothing,
+}
+
+/// Takes what an earlier attempt left at `path` out of the way, so that a new one can start there.
+///
+/// `view` is the earlier attempt's. A tree whose content cannot be kept whole in a salvage is not removed
+/// but moved to `worktrees/.kept/`.
+pub fn clear(
+    spool: &Spool,
+    repo: &Repo,
+    path: &Path,
+    id: &str,
+    view: Option<&View>,
+    attempt: u32,
+    copied: &[PathBuf],
+) -> anyhow::Result<Removed> {
+    if fs::symlink_metadata(path).is_err() {
+        let _alone = spool.repo_lock(&repo.key.hash).take()?;
+        if let Some(view) = view {
+            forget_registration(repo, view.worktree())?;
+        }
+        return Ok(Removed::Nothing);
+    }
+    match view {
+        Some(view) => remove(spool, repo, view, id, attempt, copied),
+        // Nothing of the worker's can be in it: the view is made before the first command runs. But if
+        // it cannot be proved to be ours, it is not ours to remove.
+        None => {
+            let branch = format!("refs/heads/{}", super::branch(id.parse()?));
+            let Ok(tree) = Worktree::at(repo, path, &branch) else {
+                let kept = put_aside(spool, path, id)?;
+                return Ok(Removed::Aside(kept, vec!["it is not a worktree of the task".into()]));
+            };
+            let scratch = tempfile::tempdir_in(spool.tmp())?;
+            let Some(base) = repo.read_ref(&branch)? else { bail!("the branch {branch} is gone") };
+            let view = View::create(&scratch.path().join("git"), repo, &tree, &base)?;
+            view.forget_index()?;
+            remove(spool, repo, &view, id, attempt, copied)
+        }
+    }
+}
+
+/// Removes a task's tree: proves or takes a salvage first, and keeps the tree if that is not complete.
+pub fn remove(
+    spool: &Spool,
+    repo: &Repo,
+    view: &View,
+    id: &str,
+    attempt: u32,
+    copied: &[PathBuf],
+) -> anyhow::Result<Removed> {
+    let limits = Limits::default();
+    let path = view.worktree().path.clone();
+    if fs::symlink_metadata(&path).is_err() {
+        let _alone = spool.repo_lock(&repo.key.hash).take()?;
+        forget_registration(repo, view.worktree())?;
+        return Ok(Removed::Nothing);
+    }
+    let head = view.worker_head()?;
+    let committed = match &head {
+        Some(head) => Salvaged::committed(view, head, copied, &limits)?,
+        None => None,
+    };
+    let proof = match committed {
+        Some(proof) => proof,
+        None => Salvage::take(view, id, attempt, &limits, copied, chrono::Utc::now().timestamp())?,
+    };
+    if !proof.is_complete() {
+        let missing = proof.missing().iter().map(|m| format!("{}: {}", m.path.display(), m.why)).collect();
+        let kept = put_aside(spool, &path, id)?;
+        let _alone = spool.repo_lock(&repo.key.hash).take()?;
+        forget_registration(repo, view.worktree())?;
+        return Ok(Removed::Aside(kept, missing));
+    }
+    let refname = proof.refname().map(str::to_owned);
+    let trash = trash(spool);
+    let moved = {
+        let _alone = spool.repo_lock(&repo.key.hash).take()?;
+        worktree::dispose(repo, view.worktree(), proof, &trash)?
+    };
+    if let Some(moved) = moved {
+        worktree::delete_tree(&moved).with_context(|| format!("cannot delete {}", moved.display()))?;
+    }
+    Ok(Removed::Gone(refname))
+}
+
+/// Where removed trees go before they are deleted: on the disk of the workspaces.
+pub fn trash(spool: &Spool) -> PathBuf {
+    spool.worktrees().join(".trash")
+}
+
+fn put_aside(spool: &Spool, path: &Path, id: &str) -> io::Result<PathBuf> {
+    let kept = spool.worktrees().join(".kept");
+    durable::ensure_dir(&kept)?;
+    let mut n = 1;
+    loop {
+        let to = kept.join(format!("{id}.{n}"));
+        match durable::rename_noreplace(path, &to) {
+            Ok(()) => return Ok(to),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => n += 1,
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Removes git's record of a worktree whose folder is gone.
+fn forget_registration(repo: &Repo, tree: &Worktree) -> Result<(), GitError> {
+    if tree.git_dir.is_dir() && tree.git_dir.parent() == Some(&repo.common.join("worktrees")) {
+        worktree::unregister(repo, &tree.path)?;
+    }
+    Ok(())
+}
+
+/// Puts changed paths of a tree back to the base; the caller has kept what they held.
+pub fn restore(view: &View, changes: &[Change]) -> anyhow::Result<()> {
+    let root = &view.worktree().path;
+    for change in changes {
+        let path = root.join(&change.path);
+        match fs::symlink_metadata(&path) {
+            Ok(meta) if meta.is_dir() => {}
+            Ok(_) => fs::remove_file(&path).with_context(|| format!("cannot undo {}", path.display()))?,
+            Err(_) => {}
+        }
+        if change.status == ChangeStatus::Added {
+            remove_empty_parents(root, &path);
+        }
+    }
+    let back: Vec<&Path> =
+        changes.iter().filter(|c| c.status != ChangeStatus::Added).map(|c| c.path.as_path()).collect();
+    git::checkout_paths(view, view.base(), &back)?;
+    Ok(())
+}
+
+fn remove_empty_parents(root: &Path, path: &Path) {
+    let mut folder = path.parent();
+    while let Some(dir) = folder.filter(|d| *d != root && d.starts_with(root)) {
+        // Only empty ones go: a folder with other files refuses.
+        if fs::remove_dir(dir).is_err() {
+            break;
+        }
+        folder = dir.parent();
+    }
+}
