@@ -2,7 +2,7 @@
 
 use super::known::Known;
 use super::rules;
-use super::{context, pem};
+use super::{context, pem, url};
 use aho_corasick::automaton::Automaton;
 use aho_corasick::{MatchKind, dfa::DFA};
 use std::sync::LazyLock;
@@ -107,7 +107,7 @@ pub(super) fn scan(text: &[u8], known: Option<&Known>) -> Found {
                 true
             }
             Hit::Url => {
-                found.spans.extend(context::url(text, start, end));
+                found.spans.extend(url::password(text, start, end));
                 true
             }
             Hit::Bearer => {
