@@ -1,10 +1,11 @@
-//! Secrets that only their surroundings give away: assignments, headers, cookies, URLs.
+//! Secrets that only the name before them gives away: assignments, headers, cookies.
 //!
 //! The value itself may look like anything, so each rule is a judgement: what a program would have to
 //! print for the value to be real, against what code, prose and counters look like.
 
 use super::names::{self, Promise};
 use super::scan::{Rank, Span, Until};
+use super::value::{is_code, is_name, is_number, is_placeholder, is_prose};
 
 /// What names that promise a secret have in them (any case).
 pub(super) const NAMES: &[&str] = &["token", "secret", "pass", "pwd", "cred", "key", "auth", "cookie", "jwt"];
@@ -32,7 +33,8 @@ impl Names {
         let left = text[..start].iter().rev().take(NAME_MAX).take_while(|b| in_name(b)).count();
         let right = text[end..].iter().take(NAME_MAX).take_while(|b| in_name(b)).count();
         let (mut from, mut to) = (start - left, end + right);
-        if self.last == Some(from) {
+        // What goes on for that long is no name, and nothing is assigned to it.
+        if right == NAME_MAX || self.last == Some(from) {
             return;
         }
         self.last = Some(from);
@@ -104,7 +106,7 @@ impl Site<'_> {
         let gap = self.blanks(at);
         at += gap;
         let mut style = if gap == 0 { Style::Tight } else { Style::Spaced };
-        let mut compared = false;
+        let (mut compared, mut element) = (false, false);
         match (self.byte(at), self.byte(at + 1)) {
             (b'=', b'=') | (b'!', b'=') => {
                 compared = true;
@@ -118,8 +120,12 @@ impl Site<'_> {
                 at += 1;
             }
             (b'=', _) => at += 1,
-            (b'>', _) if self.name.start > 0 && self.text[self.name.start - 1] == b'<' => at += 1,
-            _ if gap > 0 && (self.option || self.is_netrc()) => style = Style::Tight,
+            (b'>', _) if self.name.start > 0 && self.text[self.name.start - 1] == b'<' => {
+                element = true;
+                at += 1;
+            }
+            // More than one blank after an option are the columns of a help text.
+            _ if gap == 1 && (self.option && !self.is_word(at) || self.is_netrc()) => style = Style::Tight,
             _ => return None,
         }
         let gap = self.blanks(at);
@@ -160,6 +166,10 @@ impl Site<'_> {
         }
         let tight = style == Style::Tight && self.is_variable();
         let end = self.word_end(at, tight, JUDGED);
+        // `<password>` is as often a placeholder.
+        if element && self.byte(end) != b'<' {
+            return None;
+        }
         self.counts(&self.text[at.min(end)..end], style)
             .then(|| self.span(at, self.word_end(end, tight, usize::MAX), Until::Word))
     }
@@ -179,6 +189,12 @@ impl Site<'_> {
     fn is_variable(&self) -> bool {
         let name = &self.text[self.name.clone()];
         name.iter().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || *b == b'_')
+    }
+
+    /// Says whether a plain word stands at `at`: `--password string` is a help text too.
+    fn is_word(&self, at: usize) -> bool {
+        let end = self.word_end(at, true, JUDGED);
+        end - at < 16 && self.text[at.min(end)..end].iter().all(u8::is_ascii_lowercase)
     }
 
     /// `machine HOST login USER password VALUE`.
@@ -221,6 +237,7 @@ impl Site<'_> {
             (Style::Quoted, _) => {
                 value.len() >= 8
                     && !value.contains(&b' ')
+                    && !is_name(value)
                     && !path
                     && (digits > 0 || upper > 1 && upper < letters && marks < value.len() / 4)
             }
@@ -232,7 +249,9 @@ impl Site<'_> {
             (Style::Spaced, Promise::Password) => {
                 value.len() >= 6 && (mixed || digits > 0 && marks > 0) && !is_code(value) && !path
             }
-            (Style::Spaced, _) => value.len() >= 12 && mixed && digits >= 2 && !is_code(value) && !path,
+            (Style::Spaced, _) => {
+                value.len() >= 12 && mixed && digits >= 2 && !is_code(value) && !is_name(value) && !path
+            }
         }
     }
 
@@ -335,156 +354,6 @@ fn line_end(text: &[u8], from: usize, most: usize) -> usize {
         }
     }
     text.len()
-}
-
-/// Says whether a value only stands for one.
-fn is_placeholder(value: &[u8]) -> bool {
-    const WORDS: &[&str] = &[
-        "your",
-        "example",
-        "changeme",
-        "change-me",
-        "change_me",
-        "placeholder",
-        "xxxx",
-        "****",
-        "....",
-        "redacted",
-        "dummy",
-        "insert",
-        "replace",
-        "todo",
-        "none",
-        "null",
-        "nil",
-        "true",
-        "false",
-        "undefined",
-        "string",
-        "required",
-        "optional",
-        "password",
-        "secret",
-        "token",
-        "hidden",
-        "masked",
-        "omitted",
-        "process.env",
-        "os.environ",
-        "getenv",
-        "os.getenv",
-        "env.",
-        "secrets.",
-    ];
-    let first = value.first().copied().unwrap_or(b' ');
-    if matches!(first, b'$' | b'<' | b'{' | b'%' | b'[' | b'(' | b' ') {
-        // `$ecret1` and `%41…` may be meant; `$NAME`, `${…}`, `%s`, `%(…)s` are not.
-        let second = value.get(1).copied().unwrap_or(b' ');
-        let shell = first == b'$'
-            && (b"{(_".contains(&second) || is_upper_name(&value[1..]) || is_lower_name(&value[1..]));
-        return first != b'$' && first != b'%' || shell || first == b'%' && !second.is_ascii_hexdigit();
-    }
-    let starts =
-        |word: &&str| value.len() >= word.len() && value[..word.len()].eq_ignore_ascii_case(word.as_bytes());
-    match WORDS.iter().find(|word| starts(word)) {
-        // A real secret may begin with such a word, but then goes on with digits.
-        Some(word) => {
-            let rest = &value[word.len()..];
-            rest.iter().filter(|b| b.is_ascii_digit()).count() < 3 || word.starts_with(['x', '*', '.'])
-        }
-        None => value.iter().all(|b| *b == first),
-    }
-}
-
-fn is_upper_name(name: &[u8]) -> bool {
-    name.first().is_some_and(u8::is_ascii_uppercase)
-        && name.iter().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || *b == b'_')
-}
-
-fn is_lower_name(name: &[u8]) -> bool {
-    name.first().is_some_and(u8::is_ascii_lowercase)
-        && name.iter().all(|b| b.is_ascii_lowercase() || *b == b'_')
-}
-
-fn is_number(value: &[u8]) -> bool {
-    value.len() < 6 && value.iter().all(|b| b.is_ascii_digit() || b"._-kKmM%".contains(b))
-        || value.iter().all(|b| b.is_ascii_digit() || b"._,".contains(b)) && value.len() < 16
-}
-
-/// Says whether a value is words: a message about the field, not its content.
-fn is_prose(value: &[u8]) -> bool {
-    let plain = |word: &[u8]| {
-        let word = word.strip_suffix(b".").or(word.strip_suffix(b",")).unwrap_or(word);
-        word.iter().all(u8::is_ascii_digit)
-            || word.iter().all(|b| b.is_ascii_alphabetic() || b"'-:".contains(b))
-    };
-    value.contains(&b' ') && value.split(|b| *b == b' ').all(plain)
-}
-
-/// Says whether an unquoted value is an expression: a call, a path of names, a type.
-fn is_code(value: &[u8]) -> bool {
-    let name = |part: &[u8]| {
-        part.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
-            && part.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
-            && part.len() <= 24
-    };
-    value.contains(&b'(')
-        || value.windows(2).any(|w| w == b"::" || w == b"->" || w == b"=>")
-        || value.contains(&b'.')
-            && value
-                .split(|b| *b == b'.')
-                .all(|p| name(p) && p.iter().filter(|b| b.is_ascii_digit()).count() < 3)
-}
-
-/// Finds the password of the URL whose `://` is at `start..end`.
-pub(super) fn url(text: &[u8], start: usize, end: usize) -> Option<Span> {
-    if !text[..start].last().is_some_and(u8::is_ascii_alphanumeric) {
-        return None;
-    }
-    let window = &text[end..text.len().min(end + 1024)];
-    let stop =
-        window.iter().position(|b| b.is_ascii_whitespace() || b"\"'`<>".contains(b)).unwrap_or(window.len());
-    let all = &window[..stop];
-    let authority = &all[..all.iter().position(|b| b"/?#\\".contains(b)).unwrap_or(all.len())];
-    let (user_info, colon) = match authority.iter().rposition(|&b| b == b'@') {
-        Some(at) => (&authority[..at], authority[..at].iter().position(|&b| b == b':')),
-        // A password with an unescaped `/` or `#`: what follows the colon is no port then.
-        None => {
-            let colon = authority.iter().position(|&b| b == b':')?;
-            let at = all.iter().position(|&b| b == b'@').filter(|at| *at > colon + 1)?;
-            if authority[colon + 1..].first().is_none_or(u8::is_ascii_digit)
-                && authority[colon + 1..].iter().all(u8::is_ascii_digit)
-            {
-                return None;
-            }
-            (&all[..at], Some(colon))
-        }
-    };
-    let secret = match colon {
-        Some(colon) => colon + 1..user_info.len(),
-        // A token alone, as user.
-        None if user_info.len() >= 20 && user_info.iter().any(u8::is_ascii_digit) => 0..user_info.len(),
-        None => return None,
-    };
-    let value = &user_info[secret.clone()];
-    let stands_for = match value {
-        [] | [b'<' | b'{' | b'[' | b'*', ..] | [b'$'] | [b'$', b'{' | b'(', ..] => true,
-        [b'$', name @ ..] => is_upper_name(name),
-        _ => false,
-    };
-    (!stands_for).then_some(Span {
-        start: end + secret.start,
-        end: end + secret.end,
-        kind: "url-password",
-        rank: Rank::Context,
-        until: Until::Nothing,
-    })
-}
-
-/// Returns the passwords in the URLs of a value.
-pub(super) fn url_passwords(value: &[u8]) -> Vec<Vec<u8>> {
-    let marks = value.windows(3).enumerate().filter(|(_, w)| *w == b"://");
-    marks.filter_map(|(at, _)| url(value, at, at + 3)).map(|s| value[s.start..s.end].to_vec()).collect()
 }
 
 /// Finds the token after a `Bearer ` that ends at `end`, wherever it stands.

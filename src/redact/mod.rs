@@ -16,6 +16,8 @@ mod pem;
 mod rules;
 mod scan;
 mod stream;
+mod url;
+mod value;
 #[cfg(test)]
 mod tests;
 

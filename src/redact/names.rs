@@ -203,7 +203,8 @@ pub(super) fn promise(name: &[u8]) -> Option<Promise> {
             return None;
         }
         let word = without_digits(part);
-        if is(word, PASSWORD) {
+        // A `pass` within a name is a verb.
+        if is(word, PASSWORD) && (part.as_ptr() == last.as_ptr() || !word.eq_ignore_ascii_case(b"pass")) {
             return Some(Promise::Password);
         } else if is(word, TOKEN) {
             found = Some(Promise::Token);
@@ -211,7 +212,7 @@ pub(super) fn promise(name: &[u8]) -> Option<Promise> {
         {
             key = true;
             if before.is_some_and(|b| is(b, OPENS)) {
-                found = found.or(Some(Promise::Key));
+                found = Some(Promise::Key);
             }
         } else if let Some((_, p)) = ENDS.iter().find(|(end, _)| ends_with(word, end.as_bytes())) {
             found = Some(*p);
@@ -288,7 +289,7 @@ pub fn env_secrets(name: &str, value: &[u8]) -> Vec<Vec<u8>> {
     if env_name_is_secret(name) {
         return vec![value.to_vec()];
     }
-    super::context::url_passwords(value)
+    super::url::passwords(value)
 }
 
 /// Returns the secrets of a `.env` file: the values of entries whose names promise one, and URL passwords.
