@@ -1,5 +1,6 @@
 //! What a keeper is told: the command, its surroundings, and its limits.
 
+use crate::model::Usage;
 use crate::process::Marker;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,9 @@ pub struct StepPlan {
     /// Limits on what the command may use.
     #[serde(default)]
     pub budget: Budget,
+    /// What the session that is continued had used before; empty for a new one, absent if not known.
+    #[serde(default)]
+    pub usage_before: Option<Usage>,
     /// A file that, once it is there, asks for cancellation.
     pub cancel: PathBuf,
     /// Where to keep the progress for readers, if anywhere.
@@ -144,6 +148,7 @@ impl StepPlan {
             output_cap_bytes: default_output_cap(),
             parser: default_parser(),
             budget: Budget::default(),
+            usage_before: Some(Usage::default()),
             cancel: cancel.to_owned(),
             progress: None,
             stop: None,

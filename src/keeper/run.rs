@@ -1,16 +1,17 @@
 //! The keeper's life: from the plan to the recorded end.
 
-use super::facts::Listener;
+use super::facts::{Listener, Said};
 use super::limits::{self, Seen};
 use super::output::Output;
 use super::plan::StepPlan;
 use super::progress::{Phase, Progress, Reporter};
 use super::record::{Cause, Ended, StepExit, StepStart};
 use super::spawn::{self, Failure};
-use super::standin::{LogCaps, LogWriter, Redactor, env_name_is_secret, known_from_env_file, parser};
+use super::standin::{LogCaps, LogWriter, Redactor, env_name_is_secret, known_from_env_file};
 use super::{EXIT, FACTS, LOCK, LOG, PLAN, START, VERSION};
 use crate::durable::{self, Held, Lock};
 use crate::process::{self, Census, CensusMethod, Cgroup, Cleared, Domain, Identity, Survivor, boot_id};
+use crate::worker::parser;
 use anyhow::{Context as _, anyhow, bail};
 use chrono::{DateTime, Utc};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -128,7 +129,7 @@ impl<'a> Keeper<'a> {
             .map_err(|e| write_error = Some(format!("cannot create the log: {e}")))
             .ok();
         let mask = Box::new(move |text: &str| redactor.redact(text));
-        let listener = Listener::new(parser, mask, dir.join(FACTS));
+        let listener = Listener::new(parser, mask, dir.join(FACTS), plan.usage_before.clone());
         let mut domain = Domain::of_descendants(plan.marker.clone());
         let keeper = Identity::current().map_err(Failure::new)?;
         if plan.use_cgroup {
@@ -308,7 +309,7 @@ impl<'a> Keeper<'a> {
         }
         let stats =
             done.stats.and_then(|s| s.map_err(|e| self.note(format!("cannot write the log: {e}"))).ok());
-        let listener = &mut self.output.listener;
+        let listener = &self.output.listener;
         StepExit {
             version: VERSION,
             ended: Ended::from(ending),
@@ -323,7 +324,7 @@ impl<'a> Keeper<'a> {
             stdout_tail: done.stdout_tail,
             usage: listener.usage(),
             facts: listener.counts.clone(),
-            said: std::mem::take(&mut listener.said),
+            said: Said::from(&listener.summary),
             write_error: self.write_error,
             stop_error,
         }

@@ -1,5 +1,4 @@
 //! Stand-ins for rooms that are being built next door; to be deleted.
-use crate::model::Fact;
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -89,29 +88,4 @@ pub fn env_name_is_secret(name: &str) -> bool {
 }
 pub fn known_from_env_file(bytes: &[u8]) -> Vec<Vec<u8>> {
     bytes.split(|b| *b == b'\n').filter_map(|l| Some(l.splitn(2, |b| *b == b'=').nth(1)?.to_vec())).collect()
-}
-pub trait Parser: Send {
-    fn line(&mut self, line: &[u8], facts: &mut Vec<Fact>);
-    fn end(&mut self, facts: &mut Vec<Fact>);
-}
-struct Text;
-impl Parser for Text {
-    fn line(&mut self, _: &[u8], _: &mut Vec<Fact>) {}
-    fn end(&mut self, _: &mut Vec<Fact>) {}
-}
-struct Facts;
-impl Parser for Facts {
-    fn line(&mut self, l: &[u8], f: &mut Vec<Fact>) {
-        if let Ok(x) = serde_json::from_slice(l) {
-            f.push(x)
-        }
-    }
-    fn end(&mut self, _: &mut Vec<Fact>) {}
-}
-pub fn parser(name: &str) -> Option<Box<dyn Parser>> {
-    match name {
-        "text" => Some(Box::new(Text)),
-        "facts" => Some(Box::new(Facts)),
-        _ => None,
-    }
 }
