@@ -19,7 +19,6 @@ mod progress;
 mod record;
 mod run;
 mod spawn;
-mod standin;
 mod sweep;
 
 pub use facts::{FactCounts, Said, summary};

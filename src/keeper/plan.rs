@@ -37,7 +37,7 @@ pub struct StepPlan {
     /// Variables whose values are masked wherever they are printed.
     #[serde(default)]
     pub mask_env: Vec<String>,
-    /// Files of variables (`.env`) whose values are masked wherever they are printed.
+    /// Files of variables (`.env`) whose secrets are masked wherever they are printed.
     #[serde(default)]
     pub mask_files: Vec<PathBuf>,
     /// Time limits.
@@ -49,7 +49,7 @@ pub struct StepPlan {
     /// Milliseconds for which ending is tried again on what cannot be killed.
     #[serde(default = "default_unkillable")]
     pub unkillable_ms: u64,
-    /// Bytes of output that are kept in the log.
+    /// Bytes of each output stream that are kept in the log, from its beginning.
     #[serde(default = "default_output_cap")]
     pub output_cap_bytes: u64,
     /// The name of the parser of standard output.
@@ -172,7 +172,7 @@ fn default_unkillable() -> u64 {
 }
 
 fn default_output_cap() -> u64 {
-    64 << 20
+    10_000_000
 }
 
 fn default_final() -> u64 {
