@@ -32,7 +32,8 @@ impl Names {
         let left = text[..start].iter().rev().take(NAME_MAX).take_while(|b| in_name(b)).count();
         let right = text[end..].iter().take(NAME_MAX).take_while(|b| in_name(b)).count();
         let (mut from, mut to) = (start - left, end + right);
-        if self.last == Some(from) {
+        // What goes on for that long is no name, and nothing is assigned to it.
+        if right == NAME_MAX || self.last == Some(from) {
             return;
         }
         self.last = Some(from);
@@ -104,7 +105,7 @@ impl Site<'_> {
         let gap = self.blanks(at);
         at += gap;
         let mut style = if gap == 0 { Style::Tight } else { Style::Spaced };
-        let mut compared = false;
+        let (mut compared, mut element) = (false, false);
         match (self.byte(at), self.byte(at + 1)) {
             (b'=', b'=') | (b'!', b'=') => {
                 compared = true;
@@ -118,7 +119,10 @@ impl Site<'_> {
                 at += 1;
             }
             (b'=', _) => at += 1,
-            (b'>', _) if self.name.start > 0 && self.text[self.name.start - 1] == b'<' => at += 1,
+            (b'>', _) if self.name.start > 0 && self.text[self.name.start - 1] == b'<' => {
+                element = true;
+                at += 1;
+            }
             _ if gap > 0 && (self.option || self.is_netrc()) => style = Style::Tight,
             _ => return None,
         }
@@ -160,6 +164,10 @@ impl Site<'_> {
         }
         let tight = style == Style::Tight && self.is_variable();
         let end = self.word_end(at, tight, JUDGED);
+        // `<password>` is as often a placeholder.
+        if element && self.byte(end) != b'<' {
+            return None;
+        }
         self.counts(&self.text[at.min(end)..end], style)
             .then(|| self.span(at, self.word_end(end, tight, usize::MAX), Until::Word))
     }
@@ -460,6 +468,9 @@ pub(super) fn url(text: &[u8], start: usize, end: usize) -> Option<Span> {
             (&all[..at], Some(colon))
         }
     };
+    if user_info.starts_with(b"[redacted:") {
+        return None;
+    }
     let secret = match colon {
         Some(colon) => colon + 1..user_info.len(),
         // A token alone, as user.

@@ -211,7 +211,7 @@ pub(super) fn promise(name: &[u8]) -> Option<Promise> {
         {
             key = true;
             if before.is_some_and(|b| is(b, OPENS)) {
-                found = found.or(Some(Promise::Key));
+                found = Some(Promise::Key);
             }
         } else if let Some((_, p)) = ENDS.iter().find(|(end, _)| ends_with(word, end.as_bytes())) {
             found = Some(*p);

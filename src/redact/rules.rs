@@ -232,7 +232,9 @@ impl Rule {
         } else if self.check == Check::Exact {
             until = Until::Nothing;
         }
-        Some(Span { start: span_start, end, kind: self.kind, rank: Rank::Shape, until })
+        // `sk-` begins many; a rule that knows more names the mask.
+        let rank = if self.check == Check::Variety { Rank::Known } else { Rank::Shape };
+        Some(Span { start: span_start, end, kind: self.kind, rank, until })
     }
 }
 

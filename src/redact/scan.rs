@@ -1,7 +1,7 @@
 //! One pass over a text: literals that announce a secret, and the rule behind each.
 
 use super::known::Known;
-use super::rules::{self, Rule};
+use super::rules;
 use super::{context, pem};
 use aho_corasick::automaton::Automaton;
 use aho_corasick::{MatchKind, dfa::DFA};
@@ -54,7 +54,7 @@ pub(super) struct Found {
 
 /// What a literal announces.
 enum Hit {
-    Shape(&'static Rule),
+    Shape(usize),
     Name,
     Url,
     Bearer,
@@ -62,7 +62,8 @@ enum Hit {
 }
 
 static PREFILTER: LazyLock<(DFA, Vec<Hit>)> = LazyLock::new(|| {
-    let mut literals: Vec<(&str, Hit)> = rules::RULES.iter().map(|r| (r.literal, Hit::Shape(r))).collect();
+    let mut literals: Vec<(&str, Hit)> =
+        rules::RULES.iter().enumerate().map(|(n, r)| (r.literal, Hit::Shape(n))).collect();
     literals.extend(context::NAMES.iter().map(|name| (*name, Hit::Name)));
     literals.extend(["://", ":\\/\\/"].map(|mark| (mark, Hit::Url)));
     literals.push(("bearer ", Hit::Bearer));
@@ -80,17 +81,26 @@ static PREFILTER: LazyLock<(DFA, Vec<Hit>)> = LazyLock::new(|| {
 pub(super) fn scan(text: &[u8], known: Option<&Known>) -> Found {
     let mut found = Found::default();
     let (dfa, hits) = &*PREFILTER;
+    let mut reached: Vec<usize> = Vec::new();
     let mut names = context::Names::default();
     // Overlapping, since `sk-` must not hide what begins within it.
     let matches = dfa.try_find_overlapping_iter(aho_corasick::Input::new(text));
     for at in matches.into_iter().flatten() {
         let (start, end) = (at.start(), at.end());
         let announced = match &hits[at.pattern().as_usize()] {
-            Hit::Shape(rule) => {
-                text[start..end] == *rule.literal.as_bytes() && {
-                    found.spans.extend(rule.at(text, start));
-                    true
+            Hit::Shape(n) => {
+                let rule = &rules::RULES[*n];
+                let exact = text[start..end] == *rule.literal.as_bytes();
+                // A literal within its own rule's last span is part of that: this keeps chains linear.
+                if exact
+                    && reached.get(*n).is_none_or(|end| start >= *end)
+                    && let Some(span) = rule.at(text, start)
+                {
+                    reached.resize(rules::RULES.len(), 0);
+                    reached[*n] = span.end;
+                    found.spans.push(span);
                 }
+                exact
             }
             Hit::Name => {
                 names.at(text, start, end, &mut found.spans);

@@ -115,7 +115,8 @@ fn secrets_within_an_over_long_line_are_masked_wherever_its_parts_meet() {
         let mut text = String::new();
         let mut secrets = Vec::new();
         while text.len() < 200_000 {
-            let filler = random.of("abcdefgh ", 1000 + (random.next() % 5000) as usize);
+            let size = 1000 + (random.next() % 5000) as usize;
+            let filler = random.of("abcdefgh ", size);
             let case = &cases[(random.next() as usize + round) % cases.len()];
             text += &format!("{filler} {} ", case.text.replace(['\n', '\r'], " "));
             secrets.push(case);
@@ -148,6 +149,7 @@ fn hostile_lines_take_time_in_proportion() {
         "a",
         "eyJ",
         "eyJaaaaaaaa.",
+        "SG.aaaaaaaaaaaaaaaa.eyJaaaaaaaa.",
         "://",
         "://a:b/",
         "-----BEGIN ",
@@ -158,7 +160,7 @@ fn hostile_lines_take_time_in_proportion() {
         "key ",
         "x1\n",
     ] {
-        let text = unit.repeat(1_000_000 / unit.len());
+        let text = unit.repeat(300_000 / unit.len());
         let mut stream = redactor.stream();
         let mut most = 0;
         for chunk in text.as_bytes().chunks(10_000) {
