@@ -1,24 +1,25 @@
 //! Reads facts out of a command's standard output, keeps count, and writes them down.
 
+use super::FACTS;
 use super::lines::{LONGEST, Lines, Piece};
-use super::standin::Parser;
 use crate::durable;
-use crate::model::{Fact, Usage, UsageScope};
+use crate::model::{Fact, LimitKind, Usage};
+use crate::worker::{Parser, Summary};
+use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Bytes of `facts.jsonl`; what comes later is only counted.
-const FILE_CAP: u64 = 32 << 20;
+/// Bytes of `facts.jsonl`; messages and tool calls that come later are only counted.
+const FILE_CAP: u64 = 16 << 20;
+/// As much again for the facts that decide something: the last word must not fall victim to chatter.
+const LAST_CAP: u64 = 2 * FILE_CAP;
 /// Bytes of one text in `facts.jsonl`.
 const TEXT_CAP: usize = 256 << 10;
-/// Bytes of one text in `exit.json`.
-const SAID_CAP: usize = 64 << 10;
-/// Errors that are repeated in `exit.json`.
-const SAID_ERRORS: usize = 20;
 
 /// How many facts of each kind were read, and how many could be written down.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -47,18 +48,59 @@ pub struct Said {
     /// The session by which it can be continued: the last one named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// How the program names itself.
+    /// The version that the program says it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<Fact>,
-    /// Its last word.
+    pub version: Option<String>,
+    /// The model that it says it uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_word: Option<Fact>,
-    /// The last limit that refused a request.
+    pub model: Option<String>,
+    /// Whether its last word calls the run a success; absent if there was no last word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<Fact>,
-    /// The last errors.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<Fact>,
+    pub final_ok: Option<bool>,
+    /// The text of its last word, else its last message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// The limit of its provider that it ran into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<LimitKind>,
+    /// When that limit lifts, if it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_until: Option<DateTime<Utc>>,
+    /// What the session used over all its runs, for programs that count so.
+    #[serde(default, skip_serializing_if = "Usage::is_empty")]
+    pub session_usage: Usage,
+}
+
+impl From<&Summary> for Said {
+    fn from(summary: &Summary) -> Said {
+        Said {
+            session: summary.session.clone(),
+            version: summary.version.clone(),
+            model: summary.model.clone(),
+            final_ok: summary.final_ok,
+            answer: summary.answer().map(str::to_owned),
+            limit: summary.limit.map(|(kind, _)| kind),
+            limit_until: summary.limit.and_then(|(_, until)| until),
+            session_usage: summary.session_usage.clone(),
+        }
+    }
+}
+
+/// Sums up the facts that a keeper wrote down in `step_dir`. Lines that cannot be read are skipped: a
+/// keeper may have been killed, or its disk full, in the middle of one.
+pub fn summary(step_dir: &Path) -> io::Result<Summary> {
+    let mut summary = Summary::default();
+    let file = match File::open(step_dir.join(FACTS)) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(summary),
+        Err(e) => return Err(e),
+    };
+    for line in BufReader::new(file).split(b'\n') {
+        if let Ok(fact) = serde_json::from_slice(&line?) {
+            summary.add(&fact);
+        }
+    }
+    Ok(summary)
 }
 
 /// Turns text into what may be shown.
@@ -74,16 +116,17 @@ pub(super) struct Listener {
     /// Whether the file may end in the middle of a line, after a write that failed.
     torn: bool,
     pending: Vec<u8>,
-    pub(super) usage: Usage,
+    /// What the session had used before this run, if that is known.
+    before: Option<Usage>,
+    pub(super) summary: Summary,
     pub(super) counts: FactCounts,
-    pub(super) said: Said,
     /// When the last word was said, if nothing was done after it.
     pub(super) last_word_at: Option<Instant>,
     pub(super) error: Option<io::Error>,
 }
 
 impl Listener {
-    pub(super) fn new(parser: Box<dyn Parser>, mask: Mask, path: PathBuf) -> Self {
+    pub(super) fn new(parser: Box<dyn Parser>, mask: Mask, path: PathBuf, before: Option<Usage>) -> Self {
         Listener {
             lines: Lines::new(LONGEST),
             parser: Some(parser),
@@ -92,9 +135,9 @@ impl Listener {
             written: 0,
             torn: false,
             pending: Vec::new(),
-            usage: Usage::default(),
+            before,
+            summary: Summary::default(),
             counts: FactCounts::default(),
-            said: Said::default(),
             last_word_at: None,
             error: None,
         }
@@ -119,7 +162,7 @@ impl Listener {
 
     /// What was used, with the calls of tools that we counted where none were reported.
     pub(super) fn usage(&self) -> Usage {
-        let mut usage = self.usage.clone();
+        let mut usage = self.summary.usage_since(self.before.as_ref());
         if usage.tool_calls.is_none() && self.counts.tool_calls > 0 {
             usage.tool_calls = Some(self.counts.tool_calls);
         }
@@ -137,26 +180,15 @@ impl Listener {
 
     fn count(&mut self, fact: &Fact) {
         self.counts.total += 1;
+        self.summary.add(fact);
         match fact {
-            Fact::Session { id } => self.said.session = Some(id.clone()),
-            Fact::Program { .. } => self.said.program = Some(cut(fact, SAID_CAP)),
             Fact::Message { .. } => self.counts.messages += 1,
             Fact::ToolCall { .. } => self.counts.tool_calls += 1,
-            Fact::Usage { usage, scope: UsageScope::Delta } => self.usage.add(usage),
-            Fact::Usage { usage, scope: UsageScope::Total } => self.usage.replace(usage),
-            Fact::Limit { rejected: true, .. } => self.said.limit = Some(fact.clone()),
             Fact::Retry { .. } => self.counts.retries += 1,
             Fact::Denied { .. } => self.counts.denied += 1,
             Fact::Unreadable { .. } => self.counts.unreadable += 1,
-            Fact::Error { .. } => {
-                self.counts.errors += 1;
-                self.said.errors.push(cut(fact, SAID_CAP / 8));
-                if self.said.errors.len() > SAID_ERRORS {
-                    self.said.errors.remove(0);
-                }
-            }
-            Fact::Final { .. } => self.said.last_word = Some(cut(fact, SAID_CAP)),
-            Fact::ToolResult { .. } | Fact::Limit { .. } => {}
+            Fact::Error { .. } => self.counts.errors += 1,
+            _ => {}
         }
         match fact {
             Fact::Final { .. } => self.last_word_at = Some(Instant::now()),
@@ -168,7 +200,12 @@ impl Listener {
 
     fn queue(&mut self, fact: &Fact) {
         let Ok(line) = serde_json::to_vec(&cut(fact, TEXT_CAP)) else { return };
-        if self.written + (self.pending.len() + line.len()) as u64 >= FILE_CAP {
+        let chatter = matches!(
+            fact,
+            Fact::Message { .. } | Fact::ToolCall { .. } | Fact::ToolResult { .. } | Fact::Unreadable { .. }
+        );
+        let cap = if chatter { FILE_CAP } else { LAST_CAP };
+        if self.written + (self.pending.len() + line.len()) as u64 >= cap {
             self.counts.dropped += 1;
             return;
         }
@@ -279,7 +316,7 @@ mod tests {
 
     fn listener(dir: &std::path::Path) -> Listener {
         let mask = Box::new(|text: &str| text.replace("hunter2", "***"));
-        Listener::new(Box::new(Echo), mask, dir.join("facts.jsonl"))
+        Listener::new(Box::new(Echo), mask, dir.join(FACTS), Some(Usage::default()))
     }
 
     fn written(dir: &std::path::Path) -> Vec<Fact> {
@@ -300,10 +337,12 @@ mod tests {
         l.hear(b"{\"fact\":\"final\",\"ok\":true,\"text\":\"done hunter2\"}");
         assert!(l.last_word_at.is_none(), "the line is not whole yet");
         l.end();
-        assert_eq!(l.said.session.as_deref(), Some("hunter2"));
+        let said = Said::from(&l.summary);
+        assert_eq!(said.session.as_deref(), Some("hunter2"));
         assert_eq!(l.usage().input_tokens, Some(12));
         assert_eq!(l.usage().tool_calls, Some(1));
-        assert_eq!(l.said.last_word, Some(Fact::Final { ok: true, text: Some("done ***".into()) }));
+        assert_eq!((said.final_ok, said.answer.as_deref()), (Some(true), Some("done ***")));
+        assert_eq!(Said::from(&summary(dir.path()).unwrap()), said, "what was written says the same");
         assert!(l.last_word_at.is_none(), "a message came after it");
         let facts = written(dir.path());
         assert_eq!(facts.len(), 7);
@@ -331,6 +370,20 @@ mod tests {
         l.hear(b"{\"fact\":\"message\",\"text\":\"y\"}\n");
         let text = std::fs::read_to_string(dir.path().join("facts.jsonl")).unwrap();
         assert_eq!(text.lines().filter(|l| !l.is_empty()).count(), 1);
+    }
+
+    #[test]
+    fn chatter_does_not_crowd_out_the_last_word() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut l = listener(dir.path());
+        let message = format!("{{\"fact\":\"message\",\"text\":\"{}\"}}\n", "x".repeat(200_000));
+        for _ in 0..FILE_CAP / 200_000 + 2 {
+            l.hear(message.as_bytes());
+        }
+        l.hear(b"{\"fact\":\"final\",\"ok\":false}\n");
+        assert!(l.counts.dropped > 0);
+        assert!(std::fs::metadata(&l.path).unwrap().len() < FILE_CAP + 1000);
+        assert_eq!(summary(dir.path()).unwrap().final_ok, Some(false));
     }
 
     #[test]

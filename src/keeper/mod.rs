@@ -19,10 +19,9 @@ mod progress;
 mod record;
 mod run;
 mod spawn;
-mod standin;
 mod sweep;
 
-pub use facts::{FactCounts, Said};
+pub use facts::{FactCounts, Said, summary};
 pub use launch::{LaunchError, await_end, launch, launch_with, wait};
 pub use plan::{Budget, Deadlines, StepPlan};
 pub use progress::{Phase, Progress};

@@ -1,7 +1,7 @@
 //! The command's output: read as it comes, parsed, and logged through the one redacting writer.
 
 use super::facts::Listener;
-use super::standin::{LogWriter, StreamKind};
+use crate::redact::{LogStats, LogWriter, StreamKind};
 use chrono::Utc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -76,14 +76,11 @@ impl Output {
         self.read((1 << 20) / CHUNK + 1)
     }
 
-    /// Ends the log and the parser; returns the log's figures and the tails of both streams.
-    pub(super) fn finish(&mut self) -> Finished {
+    /// Ends the parser and the log; returns what became of the output, if there is a log.
+    pub(super) fn finish(&mut self) -> Option<LogStats> {
         self.pipes = [None, None];
         self.listener.end();
-        let Some(mut log) = self.log.take() else { return Finished::default() };
-        log.idle_flush();
-        let (stdout_tail, stderr_tail) = (log.tail(StreamKind::Stdout), log.tail(StreamKind::Stderr));
-        Finished { stdout_tail, stderr_tail, stats: Some(log.finish()) }
+        self.log.take().map(LogWriter::finish)
     }
 
     pub(super) fn last_line(&self) -> Option<String> {
@@ -124,12 +121,4 @@ impl Output {
         }
         Ok(())
     }
-}
-
-/// What the output came to.
-#[derive(Default)]
-pub(super) struct Finished {
-    pub(super) stdout_tail: String,
-    pub(super) stderr_tail: String,
-    pub(super) stats: Option<io::Result<super::standin::LogStats>>,
 }

@@ -1,5 +1,6 @@
 //! What a keeper is told: the command, its surroundings, and its limits.
 
+use crate::model::Usage;
 use crate::process::Marker;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,7 +37,7 @@ pub struct StepPlan {
     /// Variables whose values are masked wherever they are printed.
     #[serde(default)]
     pub mask_env: Vec<String>,
-    /// Files of variables (`.env`) whose values are masked wherever they are printed.
+    /// Files of variables (`.env`) whose secrets are masked wherever they are printed.
     #[serde(default)]
     pub mask_files: Vec<PathBuf>,
     /// Time limits.
@@ -48,7 +49,7 @@ pub struct StepPlan {
     /// Milliseconds for which ending is tried again on what cannot be killed.
     #[serde(default = "default_unkillable")]
     pub unkillable_ms: u64,
-    /// Bytes of output that are kept in the log.
+    /// Bytes of each output stream that are kept in the log, from its beginning.
     #[serde(default = "default_output_cap")]
     pub output_cap_bytes: u64,
     /// The name of the parser of standard output.
@@ -57,6 +58,9 @@ pub struct StepPlan {
     /// Limits on what the command may use.
     #[serde(default)]
     pub budget: Budget,
+    /// What the session that is continued had used before; empty for a new one, absent if not known.
+    #[serde(default)]
+    pub usage_before: Option<Usage>,
     /// A file that, once it is there, asks for cancellation.
     pub cancel: PathBuf,
     /// Where to keep the progress for readers, if anywhere.
@@ -144,6 +148,7 @@ impl StepPlan {
             output_cap_bytes: default_output_cap(),
             parser: default_parser(),
             budget: Budget::default(),
+            usage_before: Some(Usage::default()),
             cancel: cancel.to_owned(),
             progress: None,
             stop: None,
@@ -167,7 +172,7 @@ fn default_unkillable() -> u64 {
 }
 
 fn default_output_cap() -> u64 {
-    64 << 20
+    10_000_000
 }
 
 fn default_final() -> u64 {

@@ -1,11 +1,11 @@
 //! What a keeper records, and what the records of a step mean.
 
 use super::facts::{FactCounts, Said};
-use super::standin::LogStats;
 use super::{EXIT, LOCK, START};
 use crate::durable::Lock;
 use crate::model::Usage;
 use crate::process::{Census, Ending, Identity, Marker, Survivor};
+use crate::redact::LogStats;
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -152,8 +152,9 @@ pub struct StepExit {
     pub census: Census,
     /// Processes that outlived the command and were ended (the first 256).
     pub left_over: Vec<Survivor>,
-    /// What was logged; absent if no log could be written.
+    /// What became of the output; absent if no log could be opened. Its two ends are given below.
     #[serde(default)]
+    #[schemars(with = "Option<serde_json::Value>")]
     pub output: Option<LogStats>,
     /// The last lines of standard error, redacted.
     pub stderr_tail: String,

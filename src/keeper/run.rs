@@ -1,16 +1,17 @@
 //! The keeper's life: from the plan to the recorded end.
 
-use super::facts::Listener;
+use super::facts::{Listener, Said};
 use super::limits::{self, Seen};
 use super::output::Output;
 use super::plan::StepPlan;
 use super::progress::{Phase, Progress, Reporter};
 use super::record::{Cause, Ended, StepExit, StepStart};
 use super::spawn::{self, Failure};
-use super::standin::{LogCaps, LogWriter, Redactor, env_name_is_secret, known_from_env_file, parser};
 use super::{EXIT, FACTS, LOCK, LOG, PLAN, START, VERSION};
 use crate::durable::{self, Held, Lock};
 use crate::process::{self, Census, CensusMethod, Cgroup, Cleared, Domain, Identity, Survivor, boot_id};
+use crate::redact::{Caps, LogWriter, Redactor, env_secrets, known_from_env_file};
+use crate::worker::parser;
 use anyhow::{Context as _, anyhow, bail};
 use chrono::{DateTime, Utc};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -123,12 +124,12 @@ impl<'a> Keeper<'a> {
         bell.set_nonblocking(true).map_err(Failure::new)?;
         signal_hook::low_level::pipe::register(SIGCHLD, ring).map_err(Failure::new)?;
         let mut write_error = None;
-        let caps = LogCaps { bytes: plan.output_cap_bytes };
+        let caps = Caps { stream: plan.output_cap_bytes, ..Caps::default() };
         let log = LogWriter::create(&dir.join(LOG), redactor.clone(), caps)
             .map_err(|e| write_error = Some(format!("cannot create the log: {e}")))
             .ok();
-        let mask = Box::new(move |text: &str| redactor.redact(text));
-        let listener = Listener::new(parser, mask, dir.join(FACTS));
+        let mask = Box::new(move |text: &str| redactor.str(text).into_owned());
+        let listener = Listener::new(parser, mask, dir.join(FACTS), plan.usage_before.clone());
         let mut domain = Domain::of_descendants(plan.marker.clone());
         let keeper = Identity::current().map_err(Failure::new)?;
         if plan.use_cgroup {
@@ -302,13 +303,18 @@ impl<'a> Keeper<'a> {
         if let Err(e) = self.output.drain() {
             self.note(format!("cannot read the last output: {e}"));
         }
-        let done = self.output.finish();
+        let mut output = self.output.finish();
+        let (stdout_tail, stderr_tail) = output
+            .as_mut()
+            .map(|o| (std::mem::take(&mut o.tail_out), std::mem::take(&mut o.tail_err)))
+            .unwrap_or_default();
         if let Some(e) = self.output.listener.error.take() {
             self.note(format!("cannot write facts: {e}"));
         }
-        let stats =
-            done.stats.and_then(|s| s.map_err(|e| self.note(format!("cannot write the log: {e}"))).ok());
-        let listener = &mut self.output.listener;
+        if let Some(e) = output.as_ref().and_then(|o| o.write_error.clone()) {
+            self.note(format!("cannot write the log: {e}"));
+        }
+        let listener = &self.output.listener;
         StepExit {
             version: VERSION,
             ended: Ended::from(ending),
@@ -318,12 +324,12 @@ impl<'a> Keeper<'a> {
             elapsed_ms: millis(elapsed),
             census: cleared.census,
             left_over: cleared.ended.into_iter().filter(|s| s.pid != pid).collect(),
-            output: stats,
-            stderr_tail: done.stderr_tail,
-            stdout_tail: done.stdout_tail,
+            output,
+            stderr_tail,
+            stdout_tail,
             usage: listener.usage(),
             facts: listener.counts.clone(),
-            said: std::mem::take(&mut listener.said),
+            said: Said::from(&listener.summary),
             write_error: self.write_error,
             stop_error,
         }
@@ -364,14 +370,18 @@ impl<'a> Keeper<'a> {
     }
 }
 
-/// The values that must not be printed: of variables that are named so or sound so, and of files.
+/// The values that must not be printed: of variables that are listed or sound secret, and of files.
 fn secrets(plan: &StepPlan) -> Result<Vec<Vec<u8>>, Failure> {
     use std::os::unix::ffi::OsStringExt as _;
     let mut known = Vec::new();
     for name in plan.pass_env.iter().chain(plan.env.keys()).chain(&plan.mask_env) {
-        if plan.mask_env.contains(name) || env_name_is_secret(name) {
-            known.extend(plan.env.get(name).map(|v| v.clone().into_bytes()));
-            known.extend(std::env::var_os(name).map(OsString::into_vec));
+        let given = plan.env.get(name).map(|v| v.clone().into_bytes());
+        for value in given.into_iter().chain(std::env::var_os(name).map(OsString::into_vec)) {
+            if plan.mask_env.contains(name) {
+                known.push(value);
+            } else {
+                known.extend(env_secrets(name, &value));
+            }
         }
     }
     for path in &plan.mask_files {
