@@ -131,18 +131,19 @@ pub struct Usage {
 impl Usage {
     /// Adds the figures of `other` to these.
     pub fn add(&mut self, other: &Usage) {
-        fn sum<T: Copy + std::ops::Add<Output = T>>(into: &mut Option<T>, from: Option<T>) {
+        // Figures come from other programs: a nonsense one must not end us.
+        fn sum<T: Copy>(into: &mut Option<T>, from: Option<T>, add: fn(T, T) -> T) {
             *into = match (*into, from) {
-                (Some(a), Some(b)) => Some(a + b),
+                (Some(a), Some(b)) => Some(add(a, b)),
                 (a, b) => a.or(b),
             };
         }
-        sum(&mut self.input_tokens, other.input_tokens);
-        sum(&mut self.output_tokens, other.output_tokens);
-        sum(&mut self.cached_tokens, other.cached_tokens);
-        sum(&mut self.tool_calls, other.tool_calls);
-        sum(&mut self.turns, other.turns);
-        sum(&mut self.cost_usd, other.cost_usd);
+        sum(&mut self.input_tokens, other.input_tokens, u64::saturating_add);
+        sum(&mut self.output_tokens, other.output_tokens, u64::saturating_add);
+        sum(&mut self.cached_tokens, other.cached_tokens, u64::saturating_add);
+        sum(&mut self.tool_calls, other.tool_calls, u64::saturating_add);
+        sum(&mut self.turns, other.turns, u64::saturating_add);
+        sum(&mut self.cost_usd, other.cost_usd, |a, b| a + b);
     }
 
     /// Takes the figures of `other` where it has them.
@@ -172,6 +173,8 @@ pub enum UsageScope {
     Delta,
     /// Since the run began.
     Total,
+    /// Since the session began, earlier runs of it included.
+    Session,
 }
 
 /// Kinds of limits of a provider.
@@ -210,8 +213,10 @@ pub enum ErrorClass {
     Network,
     /// The run was interrupted from outside.
     Interrupted,
-    /// A command line that the program refuses.
+    /// A command line, a configuration or a folder that the program refuses.
     Usage,
+    /// The program refused its model a tool, and stopped over it.
+    Permission,
     /// Anything else.
     Other,
 }
