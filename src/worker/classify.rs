@@ -55,6 +55,9 @@ static STATUS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     )
 });
 
+/// How much of a text is searched for words: the reason of an error stands at its beginning.
+const MAX_SEARCHED: usize = 16 << 10;
+
 /// Compiles a pattern of ours, without regard to upper and lower case.
 fn regex(pattern: &str) -> Option<Regex> {
     let compiled = Regex::new(&format!("(?i-u){pattern}"));
@@ -84,13 +87,14 @@ pub(super) fn of_status(status: u16) -> ErrorClass {
 
 /// Returns the HTTP status that a text names.
 pub(super) fn status_in(text: &str) -> Option<u16> {
-    let found = STATUS.as_ref()?.captures(text.as_bytes())?;
+    let found = STATUS.as_ref()?.captures(clip(text, MAX_SEARCHED).as_bytes())?;
     std::str::from_utf8(&found[1]).ok()?.parse().ok()
 }
 
 /// Returns the class of an error from its words alone, if they tell one.
 pub(super) fn of_words(text: &str) -> Option<ErrorClass> {
-    PATTERNS.iter().find(|(pattern, _)| pattern.is_match(text.as_bytes())).map(|(_, class)| *class)
+    let text = clip(text, MAX_SEARCHED).as_bytes();
+    PATTERNS.iter().find(|(pattern, _)| pattern.is_match(text)).map(|(_, class)| *class)
 }
 
 /// Returns the class of an error.
@@ -160,7 +164,7 @@ pub(super) fn lifts(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     static PART: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|d|h|m|s)?"));
 
     let utf8 = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
-    let bytes = text.as_bytes();
+    let bytes = clip(text, MAX_SEARCHED).as_bytes();
     if let Some(found) = EPOCH.as_ref()?.captures(bytes) {
         return moment(utf8(&found[1])?.parse().ok()?);
     }
