@@ -1,1 +1,52 @@
-//! (being built)
+//! Git, shelled, through one function: worktrees, trusted views, commits, diffs, salvage and landing.
+//!
+//! [`runner`] is the only place that starts git. Everything above it names the git dir, the work
+//! tree and the index that a command may use; nothing is discovered except in [`Repo::open`].
+//! Nothing here takes the repository's lock: the caller holds it where a function says so.
+//!
+//! The number of git processes of each operation is fixed, however many files changed:
+//!
+//! | operation | processes |
+//! | --- | --- |
+//! | [`Repo::open`] | 1 (and 1 for git's version, once a process) |
+//! | [`worktree::add`] + [`Worktree::fill`] | 2 (1 more for a stale registration) |
+//! | [`View::create`] | 1 |
+//! | [`View::snapshot`] | 3; 1 more with untracked links, 1 more with a worker's own commits |
+//! | [`View::changed`], [`View::diff`], [`View::commit`], [`View::update_branch`] | 1 each |
+//! | [`Guard::take`], [`Guard::check`] | 1 |
+//! | [`Salvage::take`] | at most 10 |
+//! | [`worktree::dispose`] | 1 |
+
+pub mod bytes;
+mod child;
+mod config;
+mod diff;
+mod error;
+mod guard;
+mod oid;
+mod repo;
+pub mod runner;
+mod salvage;
+mod snapshot;
+mod view;
+pub mod worktree;
+
+#[cfg(test)]
+mod tests;
+
+pub use diff::{Change, ChangeStatus};
+pub use guard::{Guard, Tampering};
+pub use oid::{ObjectFormat, Oid};
+pub use repo::{Head, Repo, RepoError, RepoKey};
+pub use runner::{Git, GitError, GitErrorKind, calls, version};
+pub use salvage::{Limits, Salvage, SalvageEntry, Salvaged};
+pub use snapshot::{LeftOut, Snapshot};
+pub use view::{Identity, View};
+pub use worktree::{Listed, OnBranch, Worktree};
+
+/// Where the branches of tasks live.
+pub const BRANCHES: &str = "refs/heads/workspool/";
+/// Where refs of ours other than branches live.
+pub const REFS: &str = "refs/workspool/";
+/// Where salvage refs live.
+pub const SALVAGE: &str = "refs/workspool/salvage/";

@@ -1,0 +1,8 @@
+//! Tests of the git room against the real git, named after the hazard.
+
+mod guards;
+mod repos;
+mod salvages;
+mod support;
+mod views;
+mod worktrees;

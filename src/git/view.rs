@@ -1,0 +1,368 @@
+//! Our trusted view of a worker's tree (I14).
+//!
+//! A worktree shares configuration, attributes and hooks with the repository, and a worker can write
+//! them: `filter.clean` alone would run its command in our own `add`. So before the worker starts, a
+//! git dir of our own is made, with copies of what decides content (configuration, excludes,
+//! attributes, sparse patterns, the fresh index). Afterwards the tree is read only through it, with
+//! the repository's object store, and never through the tree's own `.git`, which may be gone.
+//!
+//! System and global configuration are in the copy, since a worker of the same user can write the
+//! latter; git reads neither from here. Remotes are kept only where a partial clone must fetch from one.
+
+use super::bytes;
+use super::config::{self, Entry};
+use super::diff::{self, Change};
+use super::oid::{ObjectFormat, Oid};
+use super::repo::Repo;
+use super::runner::{Git, GitError, GitErrorKind};
+use super::snapshot::{self, Snapshot};
+use super::worktree::Worktree;
+use crate::durable;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Who a commit is by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The name.
+    pub name: String,
+    /// The mail address.
+    pub email: String,
+}
+
+impl Identity {
+    /// Ours, where the repository has none.
+    pub fn ours() -> Identity {
+        Identity { name: "workspool".into(), email: "workspool@localhost".into() }
+    }
+
+    fn of(entries: &[Entry]) -> Identity {
+        let last = |keys: [&str; 2]| {
+            let find =
+                |key: &str| entries.iter().rev().find(|e| e.key == key).and_then(|e| e.value.as_deref());
+            let value = keys.iter().find_map(|key| find(key)).map(String::from_utf8_lossy)?;
+            // What git itself would drop or refuse in an identity.
+            let value: String = value.chars().filter(|c| !c.is_control() && !"<>".contains(*c)).collect();
+            (!value.trim().is_empty()).then(|| value.trim().to_owned())
+        };
+        match (last(["author.name", "user.name"]), last(["author.email", "user.email"])) {
+            (Some(name), Some(email)) => Identity { name, email },
+            _ => Identity::ours(),
+        }
+    }
+}
+
+/// What a view records about itself, in `view.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub tree: Worktree,
+    #[serde(with = "bytes::path")]
+    pub common: PathBuf,
+    pub base: Oid,
+    pub format: ObjectFormat,
+    pub identity: Identity,
+}
+
+/// A git dir of ours through which a worker's tree is read.
+#[derive(Debug, Clone)]
+pub struct View {
+    pub(super) dir: PathBuf,
+    pub(super) record: Record,
+}
+
+/// Files that, with the index, make a view what it is.
+const FIXED: [&str; 8] = [
+    "HEAD",
+    "config",
+    "info/exclude",
+    "info/attributes",
+    "info/sparse-checkout",
+    "excludes",
+    "attributes",
+    "shallow",
+];
+
+impl View {
+    /// Makes the view of a tree that was just filled with `base`, before any foreign command runs there.
+    ///
+    /// `dir` must not be there, or is an unfinished view of the same attempt, which is made anew.
+    pub fn create(dir: &Path, repo: &Repo, tree: &Worktree, base: &Oid) -> Result<View, GitError> {
+        let failed = |e: io::Error| GitError::io("view", &dir.display().to_string(), &e);
+        let entries = config::list(&tree.git())?;
+        durable::remove_dir_all(dir).map_err(failed)?;
+        let record = Record {
+            tree: tree.clone(),
+            common: repo.common.clone(),
+            base: base.clone(),
+            format: repo.format,
+            identity: Identity::of(&entries),
+        };
+        write_view(dir, &record, &entries).map_err(failed)?;
+        Ok(View { dir: dir.to_owned(), record })
+    }
+
+    /// Opens a view that was made before.
+    pub fn open(dir: &Path) -> io::Result<View> {
+        let record = serde_json::from_slice(&fs::read(dir.join("view.json"))?)?;
+        Ok(View { dir: dir.to_owned(), record })
+    }
+
+    /// Returns the hash of all that the view trusts, for whoever keeps it where no worker can write.
+    ///
+    /// The index is not part of it: it changes with each snapshot, and only costs time if it is wrong,
+    /// except that a forged one could hide a change; see [`View::forget_index`].
+    pub fn fingerprint(&self) -> io::Result<String> {
+        let mut hash = Sha256::new();
+        for name in FIXED.into_iter().chain(["view.json"]) {
+            let content = match fs::read(self.dir.join(name)) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+                other => Some(other?),
+            };
+            let size = content.as_ref().map_or(-1, |c| i64::try_from(c.len()).unwrap_or(i64::MAX));
+            hash.update(format!("{name}\0{size}\0"));
+            hash.update(content.unwrap_or_default());
+        }
+        Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
+    }
+
+    /// Fills the view's index from the base alone, so that the next snapshot reads every file.
+    pub fn forget_index(&self) -> Result<(), GitError> {
+        durable::remove_file(&self.dir.join("index")).map_err(|e| GitError::io("view", "index", &e))?;
+        self.git().writes("read-tree").arg(self.record.base.as_str()).run().map(drop)
+    }
+
+    /// The commit that the tree was filled with.
+    pub fn base(&self) -> &Oid {
+        &self.record.base
+    }
+
+    /// The tree, its git dir and its branch.
+    pub fn worktree(&self) -> &Worktree {
+        &self.record.tree
+    }
+
+    /// Who commits are by: as the repository said before the worker started.
+    pub fn identity(&self) -> &Identity {
+        &self.record.identity
+    }
+
+    /// Records the tree as it is now: everything but ignored files. See [`Snapshot`].
+    ///
+    /// `also` is the worker's own last commit, if it made any: what is tracked there stays tracked,
+    /// though it be ignored.
+    pub fn snapshot(&self, also: Option<&Oid>) -> Result<Snapshot, GitError> {
+        snapshot::take(self, &self.git(), also)
+    }
+
+    /// Lists what differs between two trees (or commits): the one definition of "changed".
+    pub fn changed(&self, old: &Oid, new: &Oid) -> Result<Vec<Change>, GitError> {
+        diff::changed(&self.objects(), self.record.format, old, new)
+    }
+
+    /// Writes the patch between two trees (or commits) to `file`, byte-exact, as `git apply` takes it.
+    pub fn diff(&self, old: &Oid, new: &Oid, file: &File) -> Result<(), GitError> {
+        diff::patch(&self.objects(), self.record.format, old, new, file)
+    }
+
+    /// Makes a commit object. The same inputs make the same commit, so it may be repeated after a crash.
+    pub fn commit(
+        &self,
+        tree: &Oid,
+        parents: &[Oid],
+        message: &str,
+        by: &Identity,
+        seconds: i64,
+    ) -> Result<Oid, GitError> {
+        commit(&self.objects(), tree, parents, message, by, seconds)
+    }
+
+    /// Reads the commit that the task's branch is at: the base, or the worker's own last commit.
+    pub fn worker_head(&self) -> Result<Option<Oid>, GitError> {
+        let name = format!("{}^{{commit}}", self.record.tree.branch);
+        let args = ["--verify", "--quiet", "--end-of-options", &name];
+        let answer = self.shared().reads("rev-parse").args(args).accepts(&[0, 1, 128]).run()?;
+        Ok(Oid::parse(&answer))
+    }
+
+    /// Says whether `ancestor` is `descendant` or one of its ancestors.
+    pub fn is_ancestor(&self, ancestor: &Oid, descendant: &Oid) -> Result<bool, GitError> {
+        let args = ["--is-ancestor", ancestor.as_str(), descendant.as_str()];
+        let (status, _) = self.objects().reads("merge-base").args(args).accepts(&[0, 1]).status()?;
+        Ok(status == 0)
+    }
+
+    /// Moves the task's branch from `old` to `new`; fails with `RefMoved` if it is elsewhere.
+    ///
+    /// A branch that is at `new` already is as good.
+    pub fn update_branch(&self, new: &Oid, old: &Oid) -> Result<(), GitError> {
+        let branch = &self.record.tree.branch;
+        if !branch.starts_with(super::BRANCHES) {
+            let text = format!("{branch} is not a branch of ours");
+            return Err(GitError::own("update-ref", GitErrorKind::Other, text));
+        }
+        self.set_ref(branch, new, Some(old), "workspool: result")
+    }
+
+    /// Sets a ref of ours in the repository.
+    pub(super) fn set_ref(
+        &self,
+        name: &str,
+        new: &Oid,
+        old: Option<&Oid>,
+        why: &str,
+    ) -> Result<(), GitError> {
+        let order = match old {
+            Some(old) => format!("update {name}\0{new}\0{old}\0"),
+            None => format!("update {name}\0{new}\0\0"),
+        };
+        let set = self.shared().writes("update-ref").args(["-m", why, "--stdin", "-z"]).stdin(order).run();
+        match set {
+            Err(e) if e.kind == GitErrorKind::RefMoved => {
+                let args = ["--verify", "--quiet", "--end-of-options", name];
+                let now = self.shared().reads("rev-parse").args(args).accepts(&[0, 1]).run()?;
+                if Oid::parse(&now).as_ref() == Some(new) { Ok(()) } else { Err(e) }
+            }
+            other => other.map(drop),
+        }
+    }
+
+    /// Gives the tree the view's index, so that a worker that goes on there sees our commit as clean.
+    pub fn publish_index(&self) -> io::Result<()> {
+        durable::replace_unsynced(&self.record.tree.git_dir.join("index"), &fs::read(self.dir.join("index"))?)
+    }
+
+    /// The view with tree and index.
+    pub(super) fn git(&self) -> Git {
+        self.objects().work_tree(&self.record.tree.path).index(self.dir.join("index"))
+    }
+
+    /// The view without a tree: for objects.
+    pub(super) fn objects(&self) -> Git {
+        Git::at(&self.dir).objects(self.record.common.join("objects"))
+    }
+
+    /// The repository, for its refs.
+    pub(super) fn shared(&self) -> Git {
+        Git::at(&self.record.common)
+    }
+}
+
+/// Makes a commit object.
+pub(super) fn commit(
+    git: &Git,
+    tree: &Oid,
+    parents: &[Oid],
+    message: &str,
+    by: &Identity,
+    seconds: i64,
+) -> Result<Oid, GitError> {
+    let date = format!("@{seconds} +0000");
+    let mut call = git.writes("commit-tree").arg(tree.as_str());
+    for parent in parents {
+        call = call.args(["-p", parent.as_str()]);
+    }
+    call.env("GIT_AUTHOR_NAME", &by.name)
+        .env("GIT_AUTHOR_EMAIL", &by.email)
+        .env("GIT_AUTHOR_DATE", &date)
+        .env("GIT_COMMITTER_NAME", &by.name)
+        .env("GIT_COMMITTER_EMAIL", &by.email)
+        .env("GIT_COMMITTER_DATE", &date)
+        .stdin(format!("{}\n", message.replace('\0', " ").trim_end()))
+        .oid()
+}
+
+fn write_view(dir: &Path, record: &Record, entries: &[Entry]) -> io::Result<()> {
+    let (tree, common) = (&record.tree, &record.common);
+    let info = dir.join("info");
+    durable::ensure_dir(&info)?;
+    durable::ensure_dir(&dir.join("refs"))?;
+    let put = |name: &str, bytes: &[u8]| durable::replace_unsynced(&dir.join(name), bytes);
+    put("HEAD", format!("{}\n", record.base).as_bytes())?;
+    let kept = |from: PathBuf, to: &str| match fs::read(from) {
+        Ok(bytes) => put(to, &bytes),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
+        Err(e) => Err(e),
+    };
+    kept(common.join("info/exclude"), "info/exclude")?;
+    kept(common.join("info/attributes"), "info/attributes")?;
+    kept(tree.git_dir.join("info/sparse-checkout"), "info/sparse-checkout")?;
+    kept(common.join("shallow"), "shallow")?;
+    let user_file = |key: &str, default: &str| {
+        let named = entries.iter().rev().find(|e| e.key == key).and_then(|e| e.value.as_deref());
+        match named {
+            Some(path) => from_home(path).map(|p| tree.path.join(p)),
+            None => config_home().map(|home| home.join("git").join(default)),
+        }
+    };
+    // Copies, too: they may lie where a worker can write.
+    for (key, default, name) in
+        [("core.excludesfile", "ignore", "excludes"), ("core.attributesfile", "attributes", "attributes")]
+    {
+        put(name, b"")?;
+        if let Some(path) = user_file(key, default) {
+            kept(path, name)?;
+        }
+    }
+    put("config", &view_config(dir, record, entries))?;
+    copy_index(&tree.git_dir.join("index"), &dir.join("index"))?;
+    let record = serde_json::to_vec_pretty(record)?;
+    put("view.json", &record)
+}
+
+/// Composes the configuration: what decides content, and where our own files are.
+fn view_config(dir: &Path, record: &Record, entries: &[Entry]) -> Vec<u8> {
+    let is_true = |e: &Entry| e.value.as_deref().is_none_or(|v| v.eq_ignore_ascii_case(b"true"));
+    let promisors: Vec<&str> = entries
+        .iter()
+        .filter_map(|e| match e.parts() {
+            ("remote", Some(remote), "promisor") if is_true(e) => Some(remote),
+            _ => None,
+        })
+        .collect();
+    let mut kept: Vec<Entry> = entries
+        .iter()
+        .filter(|e| config::decides_content(e))
+        .filter(|e| match e.parts() {
+            ("remote", Some(remote), _) => promisors.contains(&remote),
+            _ => true,
+        })
+        .cloned()
+        .collect();
+    let mut set = |key: &str, value: &[u8]| kept.push(Entry { key: key.into(), value: Some(value.to_vec()) });
+    let extended = record.format == ObjectFormat::Sha256 || !promisors.is_empty();
+    set("core.repositoryformatversion", if extended { b"1" } else { b"0" });
+    set("core.bare", b"false");
+    set("core.excludesfile", bytes::of_path(&dir.join("excludes")));
+    set("core.attributesfile", bytes::of_path(&dir.join("attributes")));
+    if record.format == ObjectFormat::Sha256 {
+        set("extensions.objectformat", b"sha256");
+    }
+    // git-lfs would keep the content of new files in the view, where accept does not look for it.
+    if entries.iter().any(|e| e.key == "filter.lfs.clean") && !entries.iter().any(|e| e.key == "lfs.storage")
+    {
+        set("lfs.storage", bytes::of_path(&record.common.join("lfs")));
+    }
+    config::write(&kept)
+}
+
+/// Copies an index with its time: git compares the times of files with it to find racy ones.
+fn copy_index(from: &Path, to: &Path) -> io::Result<()> {
+    let modified = fs::metadata(from)?.modified()?;
+    durable::replace_unsynced(to, &fs::read(from)?)?;
+    File::options().write(true).open(to)?.set_modified(modified)
+}
+
+fn from_home(path: &[u8]) -> Option<PathBuf> {
+    match path.strip_prefix(b"~/") {
+        Some(rest) => std::env::home_dir().map(|home| home.join(bytes::to_path(rest))),
+        None => Some(bytes::to_path(path)),
+    }
+}
+
+fn config_home() -> Option<PathBuf> {
+    let named = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
+    named.or_else(|| std::env::home_dir().map(|home| home.join(".config")))
+}
