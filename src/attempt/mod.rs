@@ -1,1 +1,179 @@
-//! (being built)
+//! The supervisor: carries one attempt from claim to result.
+//!
+//! It may die at any instant. What it has done is on the disk, each step under a keeper that outlives it;
+//! another supervisor reads where the attempt stands and goes on from there. Each part below says what it
+//! leaves on the disk, and does nothing if that is there already.
+
+mod changes;
+mod conclude;
+mod finish;
+mod outcome;
+mod plan;
+mod prepare;
+mod spawn;
+mod steps;
+mod verify;
+mod work;
+
+pub use outcome::Outcome;
+pub use plan::{Plan, REPO_FILE};
+pub use prepare::{clear_workspace, read_prepared};
+pub use spawn::{main, spawn};
+
+use crate::git::Repo;
+use crate::model::{Class, Config, EventKind, Phase, RequestKind, RequestName, Task, WorkspaceKind};
+use crate::spool::{AttemptDir, EventLog, Found, LockedTask, Place, config, read_json};
+use anyhow::Context as _;
+use std::cell::RefCell;
+use std::time::Instant;
+
+/// One attempt in the hands of its supervisor.
+struct Attempt<'a> {
+    locked: &'a LockedTask,
+    task: Task,
+    dir: AttemptDir,
+    config: Config,
+    plan: Plan,
+    repo: Option<Repo>,
+    events: RefCell<EventLog>,
+    phase: RefCell<(Phase, Instant)>,
+    /// SHA-256 of the task's record as the keeper of the last step handed it over, if one did.
+    expected: Option<String>,
+}
+
+/// Carries the attempt that `found` stands for to its end, whoever began it.
+pub fn supervise(locked: &LockedTask, found: Found, expected: Option<String>) -> anyhow::Result<()> {
+    let n = found.ticket.attempt;
+    // A result that names this very attempt: only the last rename is missing.
+    if let Some(result) = locked.spool().read_result(locked.id())?
+        && result.attempt == n
+        && result.ticket.contains(&found.ticket.to_string())
+    {
+        return conclude::finish_move(locked, found, result);
+    }
+    let outcome = match begin(locked, n, expected) {
+        Ok(attempt) => {
+            let outcome = attempt.carry().unwrap_or_else(Outcome::fault);
+            return conclude::conclude(locked, found, Some(attempt), outcome);
+        }
+        Err(outcome) => *outcome,
+    };
+    conclude::conclude(locked, found, None, outcome)
+}
+
+/// Reads or makes the plan.
+fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attempt<'_>, Box<Outcome>> {
+    let fault = |e: anyhow::Error| Box::new(Outcome::fault(e));
+    let spool = locked.spool().clone();
+    let config = config::load(&spool).map_err(|e| fault(e.into()))?;
+    let task = locked.task().map_err(|e| fault(e.into()))?;
+    let dir = locked.dir().attempt(n);
+    let file = dir.file("attempt.json");
+    let repo = match (&task.repo, task.spec.workspace()) {
+        (Some(repo), WorkspaceKind::Worktree) => {
+            let opened = Repo::open(&repo.path).map_err(|e| {
+                Box::new(Outcome::failed(Class::Workspace, Phase::Preparing, format!("{}: {e}", repo.path.display())))
+            })?;
+            Some(opened)
+        }
+        _ => None,
+    };
+    let known: Option<Plan> = read_json(&file).map_err(|e| fault(e.into()))?;
+    let adopted = known.is_some();
+    let plan = match known {
+        Some(plan) => plan,
+        None => {
+            let plan = Plan::make(&spool, &config, &task, n, repo.as_ref())
+                .map_err(|no| Box::new(Outcome::failed(no.class, Phase::Preparing, format!("{:#}", no.error))))?;
+            let write = || -> anyhow::Result<()> {
+                crate::durable::ensure_dir(&dir.path().join("steps"))?;
+                let bytes = serde_json::to_vec_pretty(&plan)?;
+                crate::durable::replace(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))
+            };
+            write().map_err(fault)?;
+            plan
+        }
+    };
+    let mut events = EventLog::open(&locked.dir().events()).map_err(fault)?;
+    let worker = plan.profile.name.clone();
+    events.add(Some(n), EventKind::Started { worker, adopted }).map_err(fault)?;
+    Ok(Attempt {
+        locked,
+        task,
+        dir,
+        config,
+        plan,
+        repo,
+        events: RefCell::new(events),
+        phase: RefCell::new((Phase::Preparing, Instant::now())),
+        expected,
+    })
+}
+
+impl Attempt<'_> {
+    /// All phases in order. What a phase finds done it does not do again.
+    fn carry(&self) -> anyhow::Result<Outcome> {
+        if let Some(changed) = self.inputs_changed()? {
+            return Ok(changed);
+        }
+        if let Err(message) = crate::intake::check_reserve(
+            self.locked.spool().worktrees(),
+            self.config.disk.reserve_bytes,
+            self.config.disk.reserve_percent,
+        ) {
+            return Ok(Outcome::failed(Class::Disk, Phase::Preparing, message));
+        }
+        let mut outcome = Outcome::default();
+        if let Some(end) = self.prepare(&mut outcome)? {
+            return Ok(end.with(outcome));
+        }
+        if let Some(end) = self.work_and_verify(&mut outcome)? {
+            return Ok(end.with(outcome));
+        }
+        self.finish(outcome)
+    }
+
+    fn number(&self) -> u32 {
+        self.plan.attempt
+    }
+
+    fn event(&self, what: EventKind) -> anyhow::Result<()> {
+        self.events.borrow_mut().add(Some(self.number()), what)
+    }
+
+    /// Begins a phase: for the history and for whoever watches.
+    fn enter(&self, phase: Phase) -> anyhow::Result<()> {
+        *self.phase.borrow_mut() = (phase, Instant::now());
+        self.event(EventKind::Phase { phase })
+    }
+
+    fn warn(&self, message: &str) -> anyhow::Result<()> {
+        self.event(EventKind::Warning { message: message.to_owned() })
+    }
+
+    /// Whether somebody asked for this attempt to be cancelled.
+    fn cancelled(&self) -> bool {
+        self.locked.spool().request_path(self.cancel_request()).exists()
+    }
+
+    fn cancel_request(&self) -> RequestName {
+        RequestName { task: self.task.id, attempt: self.number(), kind: RequestKind::Cancel }
+    }
+
+    /// The task's record must be what it was when the attempt began, and what the keeper remembers.
+    fn inputs_changed(&self) -> anyhow::Result<Option<Outcome>> {
+        let bytes = std::fs::read(self.locked.dir().record(self.plan.revision))?;
+        let now = crate::spool::events::hash(&bytes);
+        let remembered = self.expected.as_ref().unwrap_or(&self.plan.task_sha256);
+        if now == *remembered && now == self.plan.task_sha256 {
+            return Ok(None);
+        }
+        let message = "the task's record was changed while it ran: nothing of this attempt can be trusted";
+        Ok(Some(Outcome::failed(Class::Internal, Phase::Finishing, message.to_owned()).keep_all()))
+    }
+}
+
+/// The place of a claimed ticket.
+pub(crate) fn is_running(found: &Found) -> bool {
+    found.place == Place::Running
+}

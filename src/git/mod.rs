@@ -24,6 +24,7 @@ mod diff;
 mod error;
 mod guard;
 mod oid;
+mod paths;
 mod repo;
 pub mod runner;
 mod salvage;
@@ -36,6 +37,7 @@ mod tests;
 
 pub use diff::{Change, ChangeStatus};
 pub use guard::{Guard, Tampering};
+pub use paths::checkout_paths;
 pub use oid::{ObjectFormat, Oid};
 pub use repo::{Head, Repo, RepoError, RepoKey};
 pub use runner::{Git, GitError, GitErrorKind, calls, version};

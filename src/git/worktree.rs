@@ -256,7 +256,7 @@ pub fn delete_tree(path: &Path) -> io::Result<()> {
 }
 
 /// Removes the registration of a worktree whose folder is not at `path` any more.
-fn unregister(repo: &Repo, path: &Path) -> Result<(), GitError> {
+pub fn unregister(repo: &Repo, path: &Path) -> Result<(), GitError> {
     repo.shared()
         .writes("worktree")
         // Twice: though it is locked, and though it has submodules.

@@ -4,7 +4,7 @@ use crate::git::Repo;
 use crate::model::input::Submission;
 use crate::model::task::{BatchRef, RepoRef, RoutedBy, SubmittedBy};
 use crate::model::{
-    Batch, Config, Problem, ProblemKind, Task, TaskId, TaskSpec, VERSION, WorkerName, WorkspaceKind, check,
+    Batch, Config, Problem, ProblemKind, Short, Task, TaskId, TaskSpec, VERSION, WorkerName, WorkspaceKind, check,
 };
 use crate::spool::{Spool, SpoolError};
 use crate::worker;
@@ -180,7 +180,7 @@ fn repository(spool: &Spool, config: &Config, path: &Path, kind: WorkspaceKind) 
         WorkspaceKind::Directory | WorkspaceKind::Copy | WorkspaceKind::Temporary => {
             use std::os::unix::fs::MetadataExt as _;
             let meta = resolved.metadata().map_err(|e| problem(reason(&e)))?;
-            let key = crate::model::Short::of(&format!("dir:{}:{}", meta.dev(), meta.ino())).to_string();
+            let key = Short::of(&format!("{}:{}", meta.dev(), meta.ino())).of_directory().to_string();
             let name = resolved.file_name().map_or_else(|| "root".into(), |n| n.to_string_lossy().into_owned());
             Ok(RepoRef { name: format!("{name}-{key}"), key, path: resolved })
         }
@@ -194,10 +194,14 @@ fn repository(spool: &Spool, config: &Config, path: &Path, kind: WorkspaceKind) 
                     None => p,
                 }
             })?;
-            let key = repo.key();
-            Ok(RepoRef { path: resolved, key: key.short(), name: key.name() })
+            Ok(RepoRef { path: resolved, key: repo_key(&repo), name: repo.key.name })
         }
     }
+}
+
+/// The digits that stand for a repository in tickets.
+fn repo_key(repo: &Repo) -> String {
+    repo.key.hash.parse::<Short>().unwrap_or_else(|()| Short::of(&repo.key.hash)).of_repository().to_string()
 }
 
 fn base_exists(path: &Path, base: &str) -> Result<(), Problem> {

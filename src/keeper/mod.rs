@@ -9,6 +9,7 @@
 //! A free lock without `start.json` means that nothing ever ran; with it and without `exit.json`, that
 //! the keeper was killed, and that [`sweep`] must be called before anything else is decided.
 
+mod carry;
 mod facts;
 mod launch;
 mod limits;
@@ -21,6 +22,7 @@ mod run;
 mod spawn;
 mod sweep;
 
+pub use carry::{CarryError, Carried, carry};
 pub use facts::{FactCounts, Said, summary};
 pub use launch::{LaunchError, await_end, launch, launch_with, wait};
 pub use plan::{Budget, Deadlines, StepPlan};

@@ -82,6 +82,8 @@ pub struct Defaults {
     pub verify_timeout: u64,
     /// How often an attempt is repeated.
     pub retries: u32,
+    /// Seconds before the first repetition; doubled for each further one.
+    pub retry_delay: u64,
     /// Bytes of output kept per stream and command.
     pub output_cap: u64,
     /// Bytes of artifacts kept per task.
@@ -99,6 +101,7 @@ impl Default for Defaults {
             setup_timeout: 1800,
             verify_timeout: 1800,
             retries: 2,
+            retry_delay: 10,
             output_cap: 10 * 1024 * 1024,
             artifact_cap: 50 * 1024 * 1024,
             grace_ms: 3000,

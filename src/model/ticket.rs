@@ -29,6 +29,22 @@ impl Short {
         let hash = Sha256::digest(name.as_bytes());
         Short(u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]).max(1))
     }
+
+    /// The digits for a folder that is worked on directly: their highest bit is set. Two workers in one
+    /// folder would hit each other, so claiming must see from the name that this is one.
+    pub fn of_directory(self) -> Self {
+        Short(self.0 | 1 << 31)
+    }
+
+    /// The digits for a repository, whose workers each have a workspace of their own.
+    pub fn of_repository(self) -> Self {
+        Short((self.0 & !(1 << 31)).max(1))
+    }
+
+    /// Whether this stands for a folder that takes one worker at a time.
+    pub fn is_directory(self) -> bool {
+        self.0 >> 31 == 1
+    }
 }
 
 impl fmt::Display for Short {

@@ -58,24 +58,8 @@ pub struct Invocation {
 
 /// Makes the command line of a worker.
 pub fn invocation(profile: &Profile, values: &Values) -> std::io::Result<Invocation> {
-    let own = env::own_executable()?.to_string_lossy().into_owned();
-    let effort = values.effort.map(|e| profile.efforts.get(&e).cloned().unwrap_or_else(|| e.as_str().to_owned()));
-    let model = values.model.clone().or_else(|| profile.default_model.clone());
-    let fill = |text: &str| {
-        fill(text, |name| match name {
-            "prompt" => Some(values.prompt.clone()),
-            "prompt_file" => Some(values.prompt_file.to_string_lossy().into_owned()),
-            "workspace" => Some(values.workspace.to_string_lossy().into_owned()),
-            "attempt_dir" => Some(values.attempt_dir.to_string_lossy().into_owned()),
-            "task" => Some(values.task.clone()),
-            "attempt" => Some(values.attempt.to_string()),
-            "model" => Some(model.clone().unwrap_or_default()),
-            "effort" => Some(effort.clone().unwrap_or_default()),
-            "session" => Some(values.session.clone().unwrap_or_default()),
-            "workspool" => Some(own.clone()),
-            _ => None,
-        })
-    };
+    let fill = filler(profile, values)?;
+    let model = values.model.as_ref().or(profile.default_model.as_ref());
 
     let mut argv: Vec<String> = profile.wrap.iter().map(|a| fill(a)).collect();
     let script = profile.template == Template::Objective && values.prompt.starts_with("#!");
@@ -90,7 +74,7 @@ pub fn invocation(profile: &Profile, values: &Values) -> std::io::Result<Invocat
     if model.is_some() {
         argv.extend(profile.model.iter().map(|a| fill(a)));
     }
-    if effort.is_some() {
+    if values.effort.is_some() {
         argv.extend(profile.effort.iter().map(|a| fill(a)));
     }
     if values.session.is_some() {
@@ -114,6 +98,34 @@ pub fn invocation(profile: &Profile, values: &Values) -> std::io::Result<Invocat
     let in_argv = profile.command.iter().any(|a| a.contains("{prompt}") || a.contains("{prompt_file}"));
     let stdin = (profile.prompt == PromptBy::Stdin && !in_argv).then(|| values.prompt_file.clone());
     Ok(Invocation { argv, stdin, env, pass_env: profile.pass_env.clone(), enforced })
+}
+
+/// Fills the values of an attempt into arguments that are not the worker's own command.
+pub fn fill_all(args: &[String], profile: &Profile, values: &Values) -> std::io::Result<Vec<String>> {
+    let fill = filler(profile, values)?;
+    Ok(args.iter().map(|a| fill(a)).collect())
+}
+
+/// Returns what fills the values of an attempt into one argument.
+fn filler<'a>(profile: &'a Profile, values: &'a Values) -> std::io::Result<impl Fn(&str) -> String + 'a> {
+    let own = env::own_executable()?.to_string_lossy().into_owned();
+    let effort = values.effort.map(|e| profile.efforts.get(&e).cloned().unwrap_or_else(|| e.as_str().to_owned()));
+    let model = values.model.clone().or_else(|| profile.default_model.clone());
+    Ok(move |text: &str| {
+        fill(text, |name| match name {
+            "prompt" => Some(values.prompt.clone()),
+            "prompt_file" => Some(values.prompt_file.to_string_lossy().into_owned()),
+            "workspace" => Some(values.workspace.to_string_lossy().into_owned()),
+            "attempt_dir" => Some(values.attempt_dir.to_string_lossy().into_owned()),
+            "task" => Some(values.task.clone()),
+            "attempt" => Some(values.attempt.to_string()),
+            "model" => Some(model.clone().unwrap_or_default()),
+            "effort" => Some(effort.clone().unwrap_or_default()),
+            "session" => Some(values.session.clone().unwrap_or_default()),
+            "workspool" => Some(own.clone()),
+            _ => None,
+        })
+    })
 }
 
 /// Puts values in for `{name}`s, once: what a value holds is never filled in again.

@@ -81,9 +81,9 @@ fn copy_one(from: &Path, to: &Path, root: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Reads `.worktreeinclude`: one pattern a line, `#` comments, `!` not supported.
-pub fn worktree_include(checkout: &Path) -> (Vec<String>, Vec<String>) {
-    let Ok(text) = fs::read_to_string(checkout.join(".worktreeinclude")) else { return (Vec::new(), Vec::new()) };
+/// Reads the text of a `.worktreeinclude`: one pattern a line, `#` comments, `!` not supported. Returns
+/// patterns and warnings.
+pub fn worktree_include(text: &str) -> (Vec<String>, Vec<String>) {
     let (mut patterns, mut warnings) = (Vec::new(), Vec::new());
     for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
         if line.starts_with('!') {
@@ -124,9 +124,7 @@ mod tests {
 
     #[test]
     fn worktreeinclude_reads_like_gitignore() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(".worktreeinclude"), "# c\n.env\n/local/\nconfig/*.toml\n!no\n").unwrap();
-        let (patterns, warnings) = worktree_include(dir.path());
+        let (patterns, warnings) = worktree_include("# c\n.env\n/local/\nconfig/*.toml\n!no\n");
         assert_eq!(patterns, ["**/.env", "**/local/", "config/*.toml"]);
         assert_eq!(warnings.len(), 1);
     }

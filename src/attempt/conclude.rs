@@ -1,0 +1,249 @@
+//! From an outcome to the next state: another attempt, or the end.
+
+use super::outcome::Outcome;
+use super::{Attempt, Plan};
+use crate::durable;
+use crate::git::View;
+use crate::model::result::{AttemptSummary, WorkerUsed};
+use crate::model::{Class, EventKind, HeldReason, State, Task, TaskResult, WorkspaceKind};
+use crate::spool::{Found, LockedTask, Place, bare_result, read_json};
+use anyhow::Context as _;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+
+/// How an attempt ended: `attempts/<n>/ended.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct EndedFile {
+    summary: AttemptSummary,
+    /// Whether it counts against the retries.
+    costs_retry: bool,
+    /// If another attempt follows: not before when, and waiting for what.
+    next: Option<Next>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Next {
+    until: DateTime<Utc>,
+    reason: HeldReason,
+    message: String,
+}
+
+/// Ends the attempt: tidies up, then retries or writes the result.
+pub(super) fn conclude(
+    locked: &LockedTask,
+    found: Found,
+    attempt: Option<Attempt<'_>>,
+    mut outcome: Outcome,
+) -> anyhow::Result<()> {
+    let n = found.ticket.attempt;
+    let task = locked.task()?;
+    let dir = locked.dir().attempt(n);
+    durable::ensure_dir(dir.path())?;
+    if let Some(ended) = read_json::<EndedFile>(&dir.file("ended.json"))?
+        && let Some(next) = ended.next
+    {
+        // A crash between the decision and the move.
+        return retry(locked, found, n, &next);
+    }
+    if let Some(attempt) = &attempt {
+        tidy(attempt, &mut outcome);
+    }
+    let plan: Option<Plan> = read_json(&dir.file("attempt.json"))?;
+    let (next, costs_retry) = decide(locked, &task, n, &outcome)?;
+    let summary = AttemptSummary {
+        attempt: n,
+        state: outcome.state,
+        class: outcome.class,
+        worker: task.worker.clone(),
+        message: outcome.message.clone(),
+        started_at: plan.as_ref().map_or_else(Utc::now, |p| p.started_at),
+        ended_at: Utc::now(),
+    };
+    let ended = EndedFile { summary, costs_retry, next };
+    durable::replace(&dir.file("ended.json"), &serde_json::to_vec_pretty(&ended)?)?;
+    locked.event(
+        Some(n),
+        EventKind::AttemptEnded { state: outcome.state, class: outcome.class, message: outcome.message.clone() },
+    )?;
+    if let Some(next) = &ended.next {
+        return retry(locked, found, n, next);
+    }
+    let result = result(locked, &task, plan.as_ref(), n, outcome)?;
+    end(locked, found, result)
+}
+
+/// Finishes an end that a crash cut short after the result was written.
+pub(super) fn finish_move(locked: &LockedTask, found: Found, result: TaskResult) -> anyhow::Result<()> {
+    end(locked, found, result)
+}
+
+fn end(locked: &LockedTask, found: Found, result: TaskResult) -> anyhow::Result<()> {
+    let n = found.ticket.attempt;
+    let spool = locked.spool().clone();
+    locked.end(found, result)?;
+    for name in spool.all_requests()?.into_iter().filter(|r| r.task == locked.id() && r.attempt <= n) {
+        spool.drop_request(name)?;
+    }
+    remove_tmp(locked, n);
+    spool.release_dependents(locked.id())
+}
+
+fn retry(locked: &LockedTask, found: Found, n: u32, next: &Next) -> anyhow::Result<()> {
+    locked.event(Some(n), EventKind::Retry { attempt: n + 1, until: Some(next.until) })?;
+    locked.hold(found, next.reason, Some(next.until), n + 1, &next.message)?;
+    durable::remove_file(&locked.dir().progress())?;
+    remove_tmp(locked, n);
+    locked.spool().ring();
+    Ok(())
+}
+
+fn remove_tmp(locked: &LockedTask, n: u32) {
+    // Files that a worker left in its temporary folder are not worth failing for.
+    let _ = crate::git::worktree::delete_tree(&locked.spool().tmp().join(format!("{}.{n}", locked.id())));
+}
+
+/// Keeps what is in the workspace, puts the task's branch right, runs the teardown, looks at the guard.
+fn tidy(attempt: &Attempt<'_>, outcome: &mut Outcome) {
+    let note = |what: &str, e: anyhow::Error, outcome: &mut Outcome| {
+        outcome.warnings.push(format!("{what}: {e:#}"));
+    };
+    let prepared = super::read_prepared(&attempt.dir).ok().flatten();
+    if prepared.is_some() {
+        if let Err(e) = attempt.teardown(outcome) {
+            note("teardown", e, outcome);
+        }
+        if let Err(e) = attempt.check_guard(outcome) {
+            note("the repository could not be compared with how it was", e, outcome);
+        }
+        if outcome.state != State::Succeeded
+            && attempt.plan.kind == WorkspaceKind::Worktree
+            && !outcome.keep
+            && let Err(e) = keep_failed_work(attempt, outcome)
+        {
+            note("what the worker left could not be kept in a ref, so the workspace stays", e, outcome);
+        }
+    }
+}
+
+/// Failed work is never committed to the task's branch: it is kept beside it.
+fn keep_failed_work(attempt: &Attempt<'_>, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let view = View::open(&attempt.dir.view())?;
+    let base = view.base().clone();
+    let worked = attempt.dir.step("work.1").exists();
+    if worked {
+        outcome.salvage = attempt.salvage(&view)?;
+        if let Some(tree) = outcome.tree.clone() {
+            attempt.write_diff(&view, &base, &tree, outcome)?;
+        }
+    }
+    if let Some(at) = view.worker_head()?
+        && at != base
+    {
+        view.update_branch(&base, &at).context("cannot put the task's branch back")?;
+    }
+    Ok(())
+}
+
+/// Decides whether another attempt follows, and whether this one counts against the retries.
+fn decide(locked: &LockedTask, task: &Task, n: u32, outcome: &Outcome) -> anyhow::Result<(Option<Next>, bool)> {
+    let config = crate::spool::config::load(locked.spool())?;
+    let limit = matches!(outcome.class, Some(Class::RateLimited | Class::Quota)) && outcome.until.is_some();
+    if limit && let Some(until) = outcome.until {
+        let next = Next { until, reason: HeldReason::Quota, message: outcome.message.clone() };
+        return Ok((Some(next), false));
+    }
+    // The default is for faults that pass by themselves; a number in the task is for all failures of a worker.
+    let asked = task.spec.retries;
+    let again = outcome.transient || (asked.is_some() && outcome.class == Some(Class::WorkerFailed));
+    let most = asked.unwrap_or(config.defaults.retries).min(config.ceilings.retries.unwrap_or(u32::MAX));
+    if !again || outcome.keep || outcome.state == State::Succeeded {
+        return Ok((None, true));
+    }
+    let mut spent = 0;
+    for k in 1..n {
+        spent += u32::from(read_json::<EndedFile>(&locked.dir().attempt(k).file("ended.json"))?.is_none_or(|e| e.costs_retry));
+    }
+    if spent >= most {
+        return Ok((None, true));
+    }
+    let delay = backoff(config.defaults.retry_delay, spent, task.id.timestamp_ms());
+    let until = Utc::now() + delay;
+    let message = format!("attempt {n} ended as {}: {}; next one in {} s", outcome.state, outcome.message, delay.num_seconds());
+    Ok((Some(Next { until, reason: HeldReason::Time, message }), true))
+}
+
+/// Doubles with each retry, up to an hour, and spreads tasks that failed together by a fifth.
+fn backoff(base: u64, spent: u32, seed: u64) -> TimeDelta {
+    let ms = base.saturating_mul(1000).saturating_mul(1 << spent.min(10)).min(3_600_000);
+    let spread = ms / 5;
+    let jitter = if spread == 0 { 0 } else { seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) % spread };
+    TimeDelta::milliseconds(i64::try_from(ms + jitter).unwrap_or(3_600_000))
+}
+
+fn result(
+    locked: &LockedTask,
+    task: &Task,
+    plan: Option<&Plan>,
+    n: u32,
+    outcome: Outcome,
+) -> anyhow::Result<TaskResult> {
+    let mut attempts = Vec::new();
+    for k in 1..=n {
+        attempts.extend(read_json::<EndedFile>(&locked.dir().attempt(k).file("ended.json"))?.map(|e| e.summary));
+    }
+    let bare = bare_result(task, outcome.state, outcome.class, outcome.message);
+    let mut durations = outcome.durations;
+    if let Some(plan) = plan {
+        let queued = plan.started_at - task.submitted_at;
+        durations.queued_ms = u64::try_from(queued.num_milliseconds()).ok();
+    }
+    let mut warnings = outcome.report.warnings;
+    warnings.extend(outcome.warnings);
+    warnings.dedup();
+    Ok(TaskResult {
+        attempt: n,
+        phase: outcome.phase,
+        until: outcome.until,
+        verification: outcome.verification,
+        summary: outcome.report.summary,
+        base: plan.and_then(|p| p.base.as_ref()).map(ToString::to_string),
+        branch: plan.and_then(|p| p.branch.clone()),
+        commit: outcome.commit.map(|c| c.to_string()),
+        tree: outcome.tree.map(|t| t.to_string()),
+        salvage: outcome.salvage,
+        changed: outcome.changed,
+        diff: outcome.diff,
+        gate: outcome.gate,
+        tests_claimed: outcome.report.tests_run,
+        open_questions: outcome.report.open_questions,
+        warnings,
+        deliverables: outcome.deliverables,
+        artifacts: outcome.artifacts,
+        worker: WorkerUsed {
+            name: task.worker.clone(),
+            version: outcome.version,
+            provider: plan.and_then(|p| p.profile.provider.clone()),
+            model: outcome.model.or_else(|| plan.and_then(|p| p.model.clone())),
+            session: outcome.session,
+        },
+        usage: outcome.usage,
+        durations,
+        attempts,
+        restrictions: outcome.restrictions,
+        undone: outcome.undone,
+        tampering: outcome.tampering.into_iter().map(|t| t.what).collect(),
+        census: outcome.census,
+        survivors: outcome.survivors,
+        left_over: outcome.left_over,
+        exit_code: outcome.exit_code,
+        signal: outcome.signal,
+        stderr_tail: outcome.stderr_tail,
+        workspace: plan.map(|p| p.workspace.clone()).filter(|p| p.is_dir()),
+        task_sha256: plan.map_or_else(|| bare.task_sha256.clone(), |p| p.task_sha256.clone()),
+        started_at: plan.map(|p| p.started_at),
+        ended_at: Utc::now(),
+        ..bare
+    })
+}
+
+const _: fn(&Found) -> bool = |found| matches!(found.place, Place::Running);

@@ -1,0 +1,207 @@
+//! Making the workspace, and the setup commands in it.
+
+use super::Attempt;
+use super::outcome::{End, Outcome};
+use crate::durable;
+use crate::git::{Guard, OnBranch, Repo, View};
+use crate::model::{Class, EventKind, Permission, Phase, WorkspaceKind};
+use crate::spool::{AttemptDir, Spool, TaskDir, read_json};
+use crate::workspace::{self, Manifest, Prepared, Removed, copy};
+use anyhow::Context as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Reads that the workspace of an attempt was ready, if it was.
+pub fn read_prepared(dir: &AttemptDir) -> anyhow::Result<Option<Prepared>> {
+    Ok(read_json(&dir.file("prepared.json"))?)
+}
+
+/// Takes what earlier attempts left in a task's workspace out of the way; says what became of it.
+pub fn clear_workspace(spool: &Spool, dir: &TaskDir, repo: &Repo, path: &Path) -> anyhow::Result<Removed> {
+    let id = dir.id().to_string();
+    for n in (1..=dir.last_attempt()).rev() {
+        let attempt = dir.attempt(n);
+        if let Some(prepared) = read_prepared(&attempt)? {
+            let view = View::open(&attempt.view())?;
+            return workspace::clear(spool, repo, path, &id, Some(&view), n, &prepared.copied);
+        }
+    }
+    workspace::clear(spool, repo, path, &id, None, dir.last_attempt(), &[])
+}
+
+impl Attempt<'_> {
+    /// Makes the workspace, unless it is there.
+    pub(super) fn prepare(&self, outcome: &mut Outcome) -> anyhow::Result<Option<End>> {
+        let prepared = match read_prepared(&self.dir)? {
+            Some(prepared) => prepared,
+            None => {
+                if self.cancelled() {
+                    return Ok(Some(self.cancelled_end(Phase::Preparing)));
+                }
+                self.enter(Phase::Preparing)?;
+                match self.make_workspace() {
+                    Ok(prepared) => prepared,
+                    Err(e) => {
+                        let ours = Outcome::fault(e);
+                        let class = ours.class.unwrap_or(Class::Workspace);
+                        return Ok(Some(End::failed(class, Phase::Preparing, ours.message)));
+                    }
+                }
+            }
+        };
+        outcome.durations.preparing_ms = Some(prepared.elapsed_ms);
+        outcome.warnings.extend(prepared.warnings.iter().cloned());
+        if let Some(end) = self.setup(outcome)? {
+            return Ok(Some(end));
+        }
+        if let Some(repo) = &self.repo
+            && !self.dir.file("guard.json").exists()
+        {
+            let branch = format!("refs/heads/{}", workspace::branch(self.task.id));
+            let guard = Guard::take(repo, &branch)?;
+            durable::replace_unsynced(&self.dir.file("guard.json"), &serde_json::to_vec(&guard)?)?;
+        }
+        Ok(None)
+    }
+
+    fn make_workspace(&self) -> anyhow::Result<Prepared> {
+        let began = Instant::now();
+        let spool = self.locked.spool();
+        let mut prepared = Prepared { tree: None, copied: Vec::new(), warnings: Vec::new(), elapsed_ms: 0 };
+        let path = &self.plan.workspace;
+        match self.plan.kind {
+            WorkspaceKind::Worktree => {
+                let (Some(repo), Some(base)) = (&self.repo, &self.plan.base) else {
+                    anyhow::bail!("a worktree without a repository");
+                };
+                match clear_workspace(spool, self.locked.dir(), repo, path)? {
+                    Removed::Aside(kept, missing) => prepared.warnings.push(format!(
+                        "what an earlier attempt left could not be kept whole ({}) and was put aside: {}",
+                        missing.join("; "),
+                        kept.display()
+                    )),
+                    Removed::Gone(Some(name)) => self.event(EventKind::Salvaged { name, complete: true })?,
+                    Removed::Gone(None) | Removed::Nothing => {}
+                }
+                let id = self.task.id.to_string();
+                let branch = format!("refs/heads/{}", workspace::branch(self.task.id));
+                let on = if repo.read_ref(&branch)?.is_some() { OnBranch::Reset } else { OnBranch::New };
+                let deadline = Duration::from_secs(self.plan.defaults.prepare_timeout);
+                let tree = workspace::prepare(spool, repo, path, &id, base, on, &self.dir, deadline)?;
+                self.copy_in(repo, &mut prepared)?;
+                prepared.warnings.extend(lacks(repo, path));
+                prepared.tree = Some(tree);
+            }
+            WorkspaceKind::Temporary => {
+                durable::ensure_dir(path)?;
+                self.keep_manifest(path)?;
+            }
+            WorkspaceKind::Directory => {
+                anyhow::ensure!(path.is_dir(), "{} is not there any more", path.display());
+                self.keep_manifest(path)?;
+            }
+            WorkspaceKind::Clone | WorkspaceKind::Copy => anyhow::bail!("{} cannot be made yet", self.plan.kind),
+        }
+        prepared.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let file = self.dir.file("prepared.json");
+        durable::replace(&file, &serde_json::to_vec_pretty(&prepared)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(prepared)
+    }
+
+    /// Copies ignored files that the project needs, and sees to it that they are never committed.
+    fn copy_in(&self, repo: &Repo, prepared: &mut Prepared) -> anyhow::Result<()> {
+        let Some(checkout) = &repo.top else { return Ok(()) };
+        let mut patterns = self.plan.repo_config.copy.clone();
+        patterns.extend(self.task.spec.copy.iter().cloned());
+        if let Some(base) = &self.plan.base
+            && let Some(text) = repo.read_file(base, ".worktreeinclude")?
+        {
+            let (more, warnings) = copy::worktree_include(&String::from_utf8_lossy(&text));
+            patterns.extend(more);
+            prepared.warnings.extend(warnings);
+        }
+        let copied = copy::copy(checkout, &self.plan.workspace, &patterns)?;
+        prepared.warnings.extend(copied.warnings);
+        if !copied.files.is_empty() {
+            View::open(&self.dir.view())?.exclude(&copied.files)?;
+        }
+        prepared.copied = copied.files;
+        Ok(())
+    }
+
+    fn keep_manifest(&self, path: &Path) -> anyhow::Result<()> {
+        let manifest = Manifest::of(path)?;
+        durable::replace_unsynced(&self.dir.file("manifest.json"), &serde_json::to_vec(&manifest)?)?;
+        Ok(())
+    }
+
+    /// Runs the setup commands: those of the repository, then those of the task.
+    fn setup(&self, outcome: &mut Outcome) -> anyhow::Result<Option<End>> {
+        let commands: Vec<_> = self.plan.repo_config.setup.iter().chain(&self.task.spec.setup).collect();
+        if commands.is_empty() {
+            return Ok(None);
+        }
+        if !self.dir.step("setup.1").exists() {
+            self.enter(Phase::Setup)?;
+        }
+        let total = Duration::from_secs(self.plan.defaults.setup_timeout);
+        let mut spent = Duration::ZERO;
+        for (k, command) in commands.iter().enumerate() {
+            let name = format!("setup.{}", k + 1);
+            let plan = self.command_plan(&name, command, total.saturating_sub(spent))?;
+            let exit = match self.carry_step(&name, &plan, Phase::Setup)? {
+                Ok(exit) => exit,
+                Err(end) => return Ok(Some(end)),
+            };
+            spent += Duration::from_millis(exit.elapsed_ms);
+            outcome.durations.setup_ms = Some(u64::try_from(spent.as_millis()).unwrap_or(u64::MAX));
+            if let Some(ended) = super::steps::failed(&exit) {
+                outcome.stderr_tail = super::steps::tail(&exit);
+                let message = format!("setup command failed ({ended}): {command}");
+                return Ok(Some(End::failed(Class::Workspace, Phase::Setup, message)));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn cancelled_end(&self, phase: Phase) -> End {
+        let reason = self.locked.spool().read_request(self.cancel_request()).and_then(|r| r.reason);
+        End::cancelled(phase, reason)
+    }
+
+    /// Says what was restricted, and who enforced it.
+    pub(super) fn restrictions(&self, enforced: &[String]) -> Vec<crate::model::result::Restriction> {
+        let worker = self.plan.profile.name.to_string();
+        let made = |what: String, by: &str| crate::model::result::Restriction { what, enforced_by: by.to_owned() };
+        let mut found = Vec::new();
+        match self.task.spec.permission() {
+            Permission::Full => {}
+            other => found.push(made(other.to_string(), "workspool")),
+        }
+        for (wanted, what) in [(self.task.spec.no_network, "no_network"), (self.task.spec.no_shell, "no_shell")] {
+            if wanted {
+                let by = if enforced.iter().any(|e| e == what) { worker.as_str() } else { "nobody" };
+                found.push(made(what.to_owned(), by));
+            }
+        }
+        found
+    }
+}
+
+/// What a new worktree lacks that the user's checkout may have.
+fn lacks(repo: &Repo, tree: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    if tree.join(".gitmodules").is_file() {
+        found.push("the repository has submodules: they are empty in the workspace unless a setup command fills them".into());
+    }
+    if std::fs::read_to_string(tree.join(".gitattributes")).is_ok_and(|t| t.contains("filter=lfs"))
+        && crate::worker::env::find_executable("git-lfs").is_none()
+    {
+        found.push("the repository uses git-lfs, which is not installed: large files are pointers in the workspace".into());
+    }
+    if repo.shallow {
+        found.push("the repository is a shallow clone: its history is cut off".into());
+    }
+    found
+}

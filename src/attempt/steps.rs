@@ -1,0 +1,166 @@
+//! Steps: how each command of an attempt is planned for its keeper, and what its end means.
+
+use super::Attempt;
+use super::outcome::{End, Outcome};
+use crate::durable;
+use crate::keeper::{self, Carried, Cause, DeadlineKind, Ended, StepExit, StepPlan};
+use crate::model::{Class, Command, EventKind, Phase};
+use crate::process::CensusMethod;
+use crate::redact;
+use crate::worker::env;
+use anyhow::Context as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+impl Attempt<'_> {
+    /// The plan of a command that a user declared: setup, verify, teardown.
+    pub(super) fn command_plan(&self, step: &str, command: &Command, total: Duration) -> anyhow::Result<StepPlan> {
+        let mut plan = self.step_plan(step, command.argv())?;
+        // A deadline of nothing still lets the keeper say that the time was over.
+        plan.deadlines.total_ms = Some(millis(total).max(1));
+        Ok(plan)
+    }
+
+    /// What the plans of all steps have in common.
+    pub(super) fn step_plan(&self, step: &str, argv: Vec<String>) -> anyhow::Result<StepPlan> {
+        let spool = self.locked.spool();
+        let id = self.task.id.to_string();
+        let cancel = spool.request_path(self.cancel_request());
+        let mut cwd = self.plan.workspace.clone();
+        if let Some(subdir) = &self.task.spec.subdir {
+            cwd = self.inside(subdir)?;
+        }
+        let mut plan = StepPlan::new(spool.id(), (&id, self.number(), step), argv, &cwd, &cancel);
+        let tmp = spool.tmp().join(format!("{id}.{}", self.number()));
+        durable::ensure_dir(&tmp)?;
+        let set = |name: &str, value: String| (name.to_owned(), value);
+        plan.env.extend([
+            set("TMPDIR", tmp.to_string_lossy().into_owned()),
+            set("TERM", "dumb".into()),
+            set("GIT_TERMINAL_PROMPT", "0".into()),
+            set("WORKSPOOL_HOME", spool.root().to_string_lossy().into_owned()),
+            set("WORKSPOOL_TASK", id),
+            set("WORKSPOOL_WORKSPACE", self.plan.workspace.to_string_lossy().into_owned()),
+        ]);
+        if std::env::var_os("LANG").is_none() && std::env::var_os("LC_ALL").is_none() {
+            plan.env.extend([set("LANG", "C.UTF-8".into())]);
+        }
+        if let Some(repo) = &self.task.repo {
+            plan.env.extend([set("WORKSPOOL_REPOSITORY", repo.path.to_string_lossy().into_owned())]);
+        }
+        plan.pass_env = env::BASE.iter().map(|n| (*n).to_owned()).collect();
+        plan.pass_env.extend(self.task.spec.env.iter().cloned());
+        plan.mask_env = self.task.spec.env.clone();
+        plan.mask_env.extend(plan.pass_env.iter().filter(|n| redact::env_name_is_secret(n)).cloned());
+        if let Some(prepared) = super::read_prepared(&self.dir)? {
+            let secret = |path: &&PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().contains(".env"));
+            plan.mask_files = prepared.copied.iter().filter(secret).map(|p| self.plan.workspace.join(p)).collect();
+        }
+        plan.grace_ms = self.plan.defaults.grace_ms;
+        plan.output_cap_bytes = self.plan.defaults.output_cap;
+        plan.progress = Some(self.locked.dir().progress());
+        plan.resume = super::spawn::argv(spool, self.task.id, self.number(), &self.plan.task_sha256)?;
+        Ok(plan)
+    }
+
+    /// A folder inside the workspace, whatever links there are.
+    fn inside(&self, subdir: &std::path::Path) -> anyhow::Result<PathBuf> {
+        let path = self.plan.workspace.join(subdir);
+        let real = path.canonicalize().with_context(|| format!("there is no folder {} in the workspace", subdir.display()))?;
+        let root = self.plan.workspace.canonicalize()?;
+        anyhow::ensure!(real.starts_with(&root), "{} leads out of the workspace", subdir.display());
+        Ok(real)
+    }
+
+    /// Carries a step to its end. What ends the attempt whatever the step was comes back as [`End`].
+    pub(super) fn carry_step(
+        &self,
+        step: &str,
+        plan: &StepPlan,
+        phase: Phase,
+    ) -> anyhow::Result<Result<Box<StepExit>, End>> {
+        let dir = self.dir.step(step);
+        let told = dir.join("told");
+        let lock = self.locked.lock().path();
+        let carried = keeper::carry(&dir, plan, lock).with_context(|| format!("step {step}"))?;
+        let exit = match carried {
+            Carried::Ended(exit) => exit,
+            Carried::Lost(cleared) => {
+                let message = format!(
+                    "the keeper of step {step} was killed; {} of its processes were found and ended",
+                    cleared.ended.len()
+                );
+                return Ok(Err(End::interrupted(phase, message)));
+            }
+        };
+        if durable::create_new_unsynced(&told, b"")? {
+            self.event(EventKind::Step {
+                step: step.to_owned(),
+                ended: describe(&exit),
+                elapsed_ms: exit.elapsed_ms,
+                usage: exit.usage.clone(),
+            })?;
+        }
+        match &exit.cause {
+            Cause::Cancelled => Ok(Err(self.cancelled_end(phase))),
+            Cause::Budget { which, used, limit } => {
+                let message = format!("used {used} of {limit} {which:?}");
+                Ok(Err(End::over_budget(phase, message)))
+            }
+            Cause::KeeperFault { error } => {
+                Ok(Err(End::failed(Class::Internal, phase, format!("the keeper of step {step} failed: {error}"))))
+            }
+            Cause::Exit | Cause::Deadline { .. } | Cause::Lingered => Ok(Ok(exit)),
+        }
+    }
+
+    /// Takes over what a step's end says about processes.
+    pub(super) fn note_census(&self, exit: &StepExit, outcome: &mut Outcome) {
+        let word = match exit.census.method {
+            CensusMethod::Kernel => "kernel",
+            CensusMethod::Subreaper => "subreaper",
+            CensusMethod::Scan => "scan",
+        };
+        outcome.census = Some(word.to_owned());
+        let show = |s: &crate::process::Survivor| format!("{} (pid {})", s.command, s.pid);
+        outcome.survivors.extend(exit.census.survivors.iter().map(show));
+        outcome.left_over.extend(exit.left_over.iter().map(show));
+    }
+}
+
+/// How a step ended, in words.
+pub(super) fn describe(exit: &StepExit) -> String {
+    let how = match &exit.ended {
+        Ended::Exited { code } => format!("exit code {code}"),
+        Ended::Signaled { signal } => format!("signal {signal}"),
+        Ended::NotStarted { error, .. } => error.clone(),
+        Ended::StillRunning => "it could not be ended".to_owned(),
+    };
+    match &exit.cause {
+        Cause::Exit => how,
+        Cause::Cancelled => "cancelled".to_owned(),
+        Cause::Deadline { which } => match which {
+            DeadlineKind::Total => "its time was over".to_owned(),
+            DeadlineKind::Silence => "it was silent for too long".to_owned(),
+            DeadlineKind::Start => "it did not print anything in the time for its start".to_owned(),
+        },
+        Cause::Budget { .. } => "its budget was used up".to_owned(),
+        Cause::Lingered => "it had finished and did not exit".to_owned(),
+        Cause::KeeperFault { error } => error.clone(),
+    }
+}
+
+/// How a declared command failed, or `None` if it did not.
+pub(super) fn failed(exit: &StepExit) -> Option<String> {
+    let passed = exit.ended == Ended::Exited { code: 0 } && exit.cause == Cause::Exit;
+    (!passed).then(|| describe(exit))
+}
+
+/// The end of what a command wrote to standard error, else to standard output.
+pub(super) fn tail(exit: &StepExit) -> Option<String> {
+    [&exit.stderr_tail, &exit.stdout_tail].into_iter().find(|t| !t.trim().is_empty()).cloned()
+}
+
+pub(super) fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}

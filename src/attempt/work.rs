@@ -1,0 +1,309 @@
+//! The worker's turn, as often as the gate sends it back.
+
+use super::Attempt;
+use super::changes::Work;
+use super::outcome::{End, Outcome};
+use super::steps::{describe, millis, tail};
+use crate::durable;
+use crate::gate::{self, Gate};
+use crate::keeper::{Budget, Cause, DeadlineKind, Ended, StepExit};
+use crate::model::profile::Template;
+use crate::model::{Class, ErrorClass, Fact, Phase, State, TaskId, Verification};
+use crate::spool::Spool;
+use crate::worker::prompt::{Failure, NeedResult, PromptInput, Repair};
+use crate::worker::{Observed, Report, Summary, Verdict, invoke, judge, prompt};
+use anyhow::Context as _;
+use std::fs;
+use std::io::BufRead as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+impl Attempt<'_> {
+    /// Lets the worker work and checks what it did, until the gate passes or nothing is left to try.
+    pub(super) fn work_and_verify(&self, outcome: &mut Outcome) -> anyhow::Result<Option<End>> {
+        let repairs = self.task.spec.repair.unwrap_or(0);
+        let mut repair = None;
+        for round in 1..=repairs + 1 {
+            if let Some(end) = self.work(round, repair.take(), outcome)? {
+                self.look_after_failure(round, outcome)?;
+                return Ok(Some(end));
+            }
+            let work = match self.look(round, outcome)? {
+                Ok(work) => work,
+                Err(end) => return Ok(Some(end)),
+            };
+            let gate = match self.verify(round, &work, outcome)? {
+                Ok(gate) => gate,
+                Err(end) => return Ok(Some(end)),
+            };
+            match gate.verification {
+                Verification::Failed if round <= repairs => repair = Some(self.evidence(round, repairs, &gate)),
+                Verification::Failed => {
+                    let failed: Vec<&_> = gate.runs.iter().filter(|r| !r.passed).collect();
+                    let first = failed.first().map_or_else(String::new, |r| format!("{} ({})", r.command, gate::ended(r)));
+                    let more = if failed.len() > 1 { format!(" and {} more", failed.len() - 1) } else { String::new() };
+                    let end = End::failed(Class::GateFailed, Phase::Verifying, format!("verification failed: {first}{more}"));
+                    return Ok(Some(end));
+                }
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    fn evidence(&self, round: u32, of: u32, gate: &Gate) -> Repair {
+        let failures = gate.runs.iter().filter(|r| !r.passed).map(|r| Failure {
+            command: r.command.clone(),
+            exit: gate::ended(r),
+            output_tail: r.output_tail.clone(),
+        });
+        Repair { round, of, failures: failures.collect() }
+    }
+
+    /// One run of the worker.
+    fn work(&self, round: u32, repair: Option<Repair>, outcome: &mut Outcome) -> anyhow::Result<Option<End>> {
+        let step = format!("work.{round}");
+        let invocation = match self.invocation(round, repair) {
+            Ok(invocation) => invocation,
+            Err(e) => return Ok(Some(End::failed(Class::Internal, Phase::Working, format!("{e:#}")))),
+        };
+        outcome.restrictions = self.restrictions(&invocation.enforced);
+        if !self.dir.step(&step).exists() {
+            if self.cancelled() {
+                return Ok(Some(self.cancelled_end(Phase::Working)));
+            }
+            self.enter(Phase::Working)?;
+        }
+        let Some(total) = self.time_left()? else {
+            return Ok(Some(End::failed(Class::Timeout, Phase::Working, "the time for all attempts is over")));
+        };
+        let mut plan = self.step_plan(&step, invocation.argv)?;
+        plan.stdin = invocation.stdin;
+        plan.env.extend(invocation.env);
+        plan.mask_env.extend(invocation.pass_env.iter().cloned());
+        plan.pass_env.extend(invocation.pass_env);
+        plan.parser = self.plan.profile.output.clone();
+        let spec = &self.task.spec;
+        plan.deadlines.total_ms = Some(millis(total).max(1));
+        plan.deadlines.silence_ms = Some(spec.silence_timeout.unwrap_or(self.plan.defaults.silence_timeout) * 1000);
+        plan.deadlines.start_ms = spec.start_timeout.or(self.plan.profile.start_timeout).map(|s| s * 1000);
+        let (asked, most) = (&spec.budget, &self.config.ceilings.budget);
+        plan.budget = Budget {
+            seconds: asked.seconds.or(most.seconds),
+            tokens: asked.tokens.or(most.tokens),
+            tool_calls: asked.tool_calls.or(most.tool_calls),
+            turns: asked.turns.or(most.turns),
+            cost_usd: asked.cost_usd.or(most.cost_usd),
+        };
+        if let Some(stop) = &self.plan.profile.stop {
+            let values = self.values(PathBuf::new(), String::new());
+            plan.stop = Some(invoke::fill_all(stop, &self.plan.profile, &values)?);
+        }
+        let carried = self.carry_step(&step, &plan, Phase::Working)?;
+        let dir = self.dir.step(&step);
+        if let Ok(Some(exit)) = crate::spool::read_json::<StepExit>(&dir.join("exit.json")) {
+            self.take_over(&exit, outcome);
+        }
+        match carried {
+            Err(end) => Ok(Some(end)),
+            Ok(exit) => {
+                let summary = summary(&dir.join("facts.jsonl"))?;
+                outcome.report = report(&summary, &exit);
+                outcome.version = outcome.version.take().or_else(|| summary.version.clone());
+                outcome.model = summary.model.clone().or_else(|| self.plan.model.clone());
+                for (tool, reason) in &summary.denials {
+                    outcome.warnings.push(format!("the worker was refused {tool}: {reason}"));
+                }
+                Ok(self.judge(&exit, &summary))
+            }
+        }
+    }
+
+    fn take_over(&self, exit: &StepExit, outcome: &mut Outcome) {
+        outcome.usage.add(&exit.usage);
+        outcome.session = exit.said.session.clone().or_else(|| outcome.session.take());
+        outcome.stderr_tail = Some(exit.stderr_tail.clone()).filter(|t| !t.trim().is_empty());
+        (outcome.exit_code, outcome.signal) = match exit.ended {
+            Ended::Exited { code } => (Some(code), None),
+            Ended::Signaled { signal } => (None, Some(signal)),
+            Ended::NotStarted { .. } | Ended::StillRunning => (None, None),
+        };
+        outcome.durations.working_ms = Some(outcome.durations.working_ms.unwrap_or(0) + exit.elapsed_ms);
+        if let Some(error) = &exit.write_error {
+            outcome.warnings.push(format!("the log is not complete: {error}"));
+        }
+        if let Some(error) = &exit.stop_error {
+            outcome.warnings.push(format!("the worker's stop command failed: {error}"));
+        }
+        if let Some(stats) = exit.output.as_ref().filter(|s| s.cut_out + s.cut_err > 0) {
+            outcome.warnings.push(format!("{} bytes of output are over the cap and were not logged", stats.cut_out + stats.cut_err));
+        }
+        self.note_census(exit, outcome);
+    }
+
+    /// What the worker's end means: never the exit code alone.
+    fn judge(&self, exit: &StepExit, summary: &Summary) -> Option<End> {
+        let at = Phase::Working;
+        match &exit.cause {
+            Cause::Deadline { which } => {
+                let class = match which {
+                    DeadlineKind::Total => Class::Timeout,
+                    DeadlineKind::Silence => Class::SilenceTimeout,
+                    DeadlineKind::Start => Class::StartTimeout,
+                };
+                return Some(End::failed(class, at, format!("the worker was ended: {}", describe(exit))));
+            }
+            Cause::Exit | Cause::Lingered | Cause::Cancelled | Cause::Budget { .. } | Cause::KeeperFault { .. } => {}
+        }
+        if let Ended::NotStarted { error, not_found } = &exit.ended {
+            let class = if *not_found { Class::NotFound } else { Class::WorkerFailed };
+            return Some(End::failed(class, at, format!("the worker could not be started: {error}")));
+        }
+        let (exit_code, signal) = match (&exit.cause, &exit.ended) {
+            (Cause::Lingered, _) => (Some(0), None),
+            (_, Ended::Exited { code }) => (Some(*code), None),
+            (_, Ended::Signaled { signal }) => (None, Some(*signal)),
+            _ => (None, None),
+        };
+        let observed = Observed { exit_code, signal, stderr_tail: &exit.stderr_tail, facts: summary };
+        let Verdict::Failed { mut class, message, until } = judge(&self.plan.profile.output, &observed) else {
+            return None;
+        };
+        if let Some(known) = exit_code.and_then(|c| self.plan.profile.exit_codes.get(&c.to_string())) {
+            class = *known;
+        }
+        let words = if message.is_empty() { tail(exit).unwrap_or_default() } else { message };
+        let last = words.trim().lines().last().unwrap_or_default();
+        let message = if last.is_empty() { describe(exit) } else { format!("{}: {last}", describe(exit)) };
+        let mut end = End::failed(class_of(class), at, format!("the worker failed ({message})"));
+        end.until = until;
+        end.transient |= matches!(class, ErrorClass::Provider | ErrorClass::Network);
+        if class == ErrorClass::Interrupted {
+            (end.state, end.class, end.transient) = (State::Interrupted, None, true);
+        }
+        Some(end)
+    }
+
+    fn invocation(&self, round: u32, repair: Option<Repair>) -> anyhow::Result<invoke::Invocation> {
+        let file = self.dir.file(&if round == 1 { "prompt.md".to_owned() } else { format!("prompt.{round}.md") });
+        let text = match fs::read_to_string(&file) {
+            Ok(text) if self.dir.step(&format!("work.{round}")).exists() => text,
+            _ => {
+                let text = self.prompt(repair)?;
+                durable::replace_unsynced(&file, text.as_bytes())?;
+                if text.starts_with("#!") {
+                    fs::set_permissions(&file, fs::Permissions::from_mode(0o700))?;
+                }
+                text
+            }
+        };
+        let values = self.values(file, text);
+        invoke::invocation(&self.plan.profile, &values).context("cannot make the worker's command line")
+    }
+
+    fn values(&self, prompt_file: PathBuf, prompt: String) -> invoke::Values {
+        let spec = &self.task.spec;
+        invoke::Values {
+            prompt,
+            prompt_file,
+            workspace: self.plan.workspace.clone(),
+            attempt_dir: self.dir.path().to_owned(),
+            task: self.task.id.to_string(),
+            attempt: self.number(),
+            model: self.plan.model.clone(),
+            effort: spec.effort,
+            session: None,
+            permission: Some(spec.permission()),
+            no_network: spec.no_network,
+            no_shell: spec.no_shell,
+        }
+    }
+
+    fn prompt(&self, repair: Option<Repair>) -> anyhow::Result<String> {
+        if self.plan.profile.template == Template::Objective {
+            return Ok(self.task.spec.objective.clone());
+        }
+        let mut input = PromptInput::of(&self.task.spec);
+        input.verify = self.verify_commands().iter().map(ToString::to_string).collect();
+        input.protected = self.plan.repo_config.protected.clone();
+        input.needs = need_results(self.locked.spool(), &self.task.needs);
+        input.repair = repair;
+        prompt::render(&input)
+    }
+
+    /// Time for this run of the worker: the attempt's own, within what all attempts together have.
+    fn time_left(&self) -> anyhow::Result<Option<Duration>> {
+        let spec = &self.task.spec;
+        let mut own = spec.timeout.unwrap_or(self.plan.defaults.timeout);
+        own = own.min(self.config.ceilings.timeout.unwrap_or(u64::MAX));
+        let own = Duration::from_secs(own);
+        let Some(total) = spec.total_timeout else { return Ok(Some(own)) };
+        let first: Option<super::Plan> = crate::spool::read_json(&self.locked.dir().attempt(1).file("attempt.json"))?;
+        let began = first.map_or(self.plan.started_at, |p| p.started_at);
+        let spent = (chrono::Utc::now() - began).to_std().unwrap_or_default();
+        let left = Duration::from_secs(total).saturating_sub(spent);
+        Ok((!left.is_zero()).then_some(own.min(left)))
+    }
+
+    /// What a failed run left in the workspace, for the result: as far as it can be seen.
+    fn look_after_failure(&self, round: u32, outcome: &mut Outcome) -> anyhow::Result<()> {
+        if let Err(e) = self.look(round, outcome).map(|found: Result<Work, End>| drop(found)) {
+            outcome.warnings.push(format!("what the worker left could not be looked at: {e:#}"));
+        }
+        Ok(())
+    }
+}
+
+/// Results of needed tasks, for the prompt.
+fn need_results(spool: &Spool, needs: &[TaskId]) -> Vec<NeedResult> {
+    let made = needs.iter().filter_map(|id| {
+        let result = spool.read_result(*id).ok()??;
+        let task = spool.read_task(*id).ok()?;
+        Some(NeedResult { id: *id, title: task.spec.display_title(), summary: result.summary.unwrap_or(result.message) })
+    });
+    made.collect()
+}
+
+fn summary(facts: &std::path::Path) -> anyhow::Result<Summary> {
+    let mut summary = Summary::default();
+    let file = match fs::File::open(facts) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(summary),
+        Err(e) => return Err(e.into()),
+    };
+    for line in std::io::BufReader::new(file).split(b'\n') {
+        if let Ok(fact) = serde_json::from_slice::<Fact>(&line?) {
+            summary.add(&fact);
+        }
+    }
+    Ok(summary)
+}
+
+fn report(summary: &Summary, exit: &StepExit) -> Report {
+    let answer = summary.answer().unwrap_or_default();
+    let mut report = Report::find(answer).or_else(|| Report::find(&exit.stdout_tail)).unwrap_or_default();
+    if report.summary.is_none() {
+        report.summary = summary.final_text.clone().filter(|t| !t.trim().is_empty());
+    }
+    report
+}
+
+fn class_of(class: ErrorClass) -> Class {
+    match class {
+        ErrorClass::Auth => Class::Auth,
+        ErrorClass::RateLimited => Class::RateLimited,
+        ErrorClass::Quota => Class::Quota,
+        ErrorClass::ContextFull => Class::ContextFull,
+        ErrorClass::Permission => Class::Permission,
+        ErrorClass::Provider
+        | ErrorClass::ModelNotFound
+        | ErrorClass::InvalidRequest
+        | ErrorClass::SessionNotFound
+        | ErrorClass::OwnLimit
+        | ErrorClass::Network
+        | ErrorClass::Interrupted
+        | ErrorClass::Usage
+        | ErrorClass::Other => Class::WorkerFailed,
+    }
+}

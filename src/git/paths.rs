@@ -1,0 +1,53 @@
+//! Single files of a commit: reading one, and putting paths of a tree back to how they were.
+
+use super::bytes;
+use super::oid::Oid;
+use super::repo::Repo;
+use super::runner::GitError;
+use super::view::View;
+use std::path::Path;
+
+impl Repo {
+    /// Reads a file of a commit; `None` if there is no such file. One process.
+    pub fn read_file(&self, commit: &Oid, path: &str) -> Result<Option<Vec<u8>>, GitError> {
+        let name = format!("{commit}:{path}");
+        let call = self.shared().reads("cat-file").args(["blob", &name]).accepts(&[0, 128]);
+        let (status, content) = call.status()?;
+        Ok((status == 0).then_some(content))
+    }
+}
+
+/// Puts paths of a view's tree back to what they are in `commit`, and the view's index with them. Two
+/// processes, however many paths.
+pub fn checkout_paths(view: &View, commit: &Oid, paths: &[&Path]) -> Result<(), GitError> {
+    view.git().writes("read-tree").args(["--reset", commit.as_str()]).run()?;
+    if paths.is_empty() {
+        return Ok(());
+    }
+    let mut list = Vec::new();
+    for path in paths {
+        list.extend_from_slice(bytes::of_path(path));
+        list.push(0);
+    }
+    view.git().writes("checkout-index").args(["--force", "--index", "-z", "--stdin"]).stdin(list).run().map(drop)
+}
+
+impl View {
+    /// Keeps paths out of all snapshots: what was copied in is not the worker's work.
+    pub fn exclude(&self, paths: &[std::path::PathBuf]) -> std::io::Result<()> {
+        let mut lines = vec![b'\n'];
+        for path in paths {
+            lines.push(b'/');
+            for byte in bytes::of_path(path) {
+                if b"\\*?[]!# ".contains(byte) {
+                    lines.push(b'\\');
+                }
+                lines.push(*byte);
+            }
+            lines.push(b'\n');
+        }
+        let info = self.dir.join("info");
+        crate::durable::ensure_dir(&info)?;
+        crate::durable::append(&info.join("exclude"), &lines)
+    }
+}
