@@ -220,7 +220,10 @@ impl Site<'_> {
 
     /// Judges a value by (the head of) it.
     fn counts(&self, value: &[u8], style: Style) -> bool {
-        if is_placeholder(value) || is_number(value) {
+        // In quotes, `<…` is a placeholder only if it is closed.
+        let open = style == Style::Quoted
+            && matches!(value, [b'<' | b'{' | b'[' | b'(', .., last] if !b">}])".contains(last));
+        if is_placeholder(value) && !open || is_number(value) {
             return false;
         }
         let count = |is: fn(&u8) -> bool| value.iter().filter(|b| is(b)).count();

