@@ -3,6 +3,8 @@
 //! This comes before redaction: a token with a colour in the middle is a token again once the colour is
 //! gone, and must be masked as one.
 
+use std::borrow::Cow;
+
 /// A control string (`OSC`, `DCS`, …) that never ends stops to hide text after this many bytes.
 const STRING_MAX: usize = 8 * 1024;
 
@@ -106,6 +108,17 @@ impl Clean {
             _ => {}
         }
     }
+}
+
+/// Removes what a terminal would act on from a whole text: every surface that shows one calls this.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.bytes().any(is_special) {
+        return Cow::Borrowed(text);
+    }
+    let (mut clean, mut out) = (Clean::default(), Vec::with_capacity(text.len()));
+    clean.push(text.as_bytes(), &mut out);
+    clean.finish(&mut out);
+    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
 }
 
 fn is_special(b: u8) -> bool {

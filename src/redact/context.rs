@@ -19,14 +19,15 @@ const JUDGED: usize = 64;
 #[derive(Default)]
 pub(super) struct Names {
     last: Option<usize>,
-    /// Up to where a value was masked; a keyword within it names nothing.
+    /// Up to where a value was masked; what a keyword deep within it names is masked as well.
     done: usize,
 }
 
 impl Names {
     /// Reads on from the keyword at `start..end`.
     pub(super) fn at(&mut self, text: &[u8], start: usize, end: usize, spans: &mut Vec<Span>) {
-        if start < self.done {
+        // A name near the end of a masked value may have its own value after that.
+        if start + 4 * NAME_MAX < self.done {
             return;
         }
         let in_name = |b: &u8| b.is_ascii_alphanumeric() || b"_-.".contains(b);
@@ -52,7 +53,7 @@ impl Names {
         let Some(promise) = names::promise(&text[from..to]) else { return };
         let site = Site { text, name: from..to, promise, option };
         if let Some(span) = site.value() {
-            self.done = span.end;
+            self.done = self.done.max(span.end);
             spans.push(span);
         }
     }
@@ -132,6 +133,10 @@ impl Site<'_> {
         at += gap;
         if gap > 0 && !self.option {
             style = Style::Spaced;
+        }
+        // A list of one: `"set-cookie": ["…"]`, Go's `Authorization:[Bearer …]`.
+        if self.byte(at) == b'[' {
+            at += 1 + self.blanks(at + 1);
         }
         match self.promise {
             Promise::Authorization => return self.header(at),
@@ -220,7 +225,10 @@ impl Site<'_> {
 
     /// Judges a value by (the head of) it.
     fn counts(&self, value: &[u8], style: Style) -> bool {
-        if is_placeholder(value) || is_number(value) {
+        // In quotes, `<…` is a placeholder only if it is closed.
+        let open = style == Style::Quoted
+            && matches!(value, [b'<' | b'{' | b'[' | b'(', .., last] if !b">}])".contains(last));
+        if is_placeholder(value) && !open || is_number(value) {
             return false;
         }
         let count = |is: fn(&u8) -> bool| value.iter().filter(|b| is(b)).count();
@@ -354,6 +362,25 @@ fn line_end(text: &[u8], from: usize, most: usize) -> usize {
         }
     }
     text.len()
+}
+
+/// Finds the password after a `-u ` of curl that ends at `end`: `-u user:password`.
+pub(super) fn curl_user(text: &[u8], start: usize, end: usize) -> Option<Span> {
+    let before = &text[start.saturating_sub(256)..start];
+    let line = before.rsplit(|b| *b == b'\n').next().unwrap_or(before);
+    if !line.windows(4).any(|w| w == b"curl") {
+        return None;
+    }
+    let end = end + usize::from(text.get(end).is_some_and(|b| b"\"'".contains(b)));
+    let head = &text[end..text.len().min(end + 128)];
+    let colon = head.iter().position(|b| b.is_ascii_whitespace() || b":\"'\\".contains(b))?;
+    let from = end + colon + 1;
+    let stop = |b: &u8| b.is_ascii_whitespace() || b"\"'\\".contains(b);
+    let to = from + text[from..].iter().take_while(|b| !stop(b)).count();
+    let value = &text[from..to];
+    let counts =
+        head[colon] == b':' && colon > 0 && !value.is_empty() && !is_placeholder(value) && !is_number(value);
+    counts.then_some(Span { start: from, end: to, kind: "password", rank: Rank::Context, until: Until::Word })
 }
 
 /// Finds the token after a `Bearer ` that ends at `end`, wherever it stands.

@@ -160,6 +160,15 @@ fn is_worth_masking(value: &[u8]) -> bool {
         "000000",
         "127.0.0.1",
         "0.0.0.0",
+        "postgres",
+        "postgresql",
+        "mongodb",
+        "rabbitmq",
+        "minioadmin",
+        "workspool",
+        "claude",
+        "opencode",
+        "gemini",
     ];
     let trimmed = value.trim_ascii();
     if trimmed.len() < 6 || trimmed.iter().all(|b| b.is_ascii_digit()) && trimmed.len() < 10 {

@@ -9,6 +9,7 @@
 
 mod clean;
 mod context;
+mod entry;
 mod known;
 mod log;
 mod names;
@@ -21,6 +22,8 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+pub use clean::printable;
+pub use entry::LogEntry;
 pub use log::{Caps, LogStats, LogWriter, StreamKind};
 pub use names::{env_name_is_secret, env_secrets, known_from_env_file};
 pub use stream::Stream;
@@ -60,7 +63,7 @@ impl Redactor {
         }
     }
 
-    /// Starts to mask a text that comes in pieces.
+    /// Starts to mask a text that comes in pieces. Escape sequences are not removed: [`printable`] does that, first.
     pub fn stream(&self) -> Stream {
         Stream::new(self.clone())
     }

@@ -58,6 +58,7 @@ enum Hit {
     Name,
     Url,
     Bearer,
+    CurlUser,
     Frame,
 }
 
@@ -67,6 +68,7 @@ static PREFILTER: LazyLock<(DFA, Vec<Hit>)> = LazyLock::new(|| {
     literals.extend(context::NAMES.iter().map(|name| (*name, Hit::Name)));
     literals.extend(["://", ":\\/\\/"].map(|mark| (mark, Hit::Url)));
     literals.push(("bearer ", Hit::Bearer));
+    literals.extend([" -u ", " --user "].map(|mark| (mark, Hit::CurlUser)));
     literals.extend([pem::BEGIN, pem::END].map(|mark| (mark, Hit::Frame)));
     let dfa = DFA::builder()
         .ascii_case_insensitive(true)
@@ -112,6 +114,10 @@ pub(super) fn scan(text: &[u8], known: Option<&Known>) -> Found {
             }
             Hit::Bearer => {
                 found.spans.extend(context::bearer(text, end));
+                true
+            }
+            Hit::CurlUser => {
+                found.spans.extend(context::curl_user(text, start, end));
                 true
             }
             Hit::Frame => {

@@ -2,7 +2,7 @@
 
 /// Says whether a value only stands for one.
 pub(super) fn is_placeholder(value: &[u8]) -> bool {
-    const WORDS: &[&str] = &[
+    const BEGIN: &[&str] = &[
         "your",
         "example",
         "changeme",
@@ -17,6 +17,14 @@ pub(super) fn is_placeholder(value: &[u8]) -> bool {
         "insert",
         "replace",
         "todo",
+        "process.env",
+        "os.environ",
+        "getenv",
+        "os.getenv",
+        "env.",
+        "secrets.",
+    ];
+    const WHOLE: &[&str] = &[
         "none",
         "null",
         "nil",
@@ -32,12 +40,6 @@ pub(super) fn is_placeholder(value: &[u8]) -> bool {
         "hidden",
         "masked",
         "omitted",
-        "process.env",
-        "os.environ",
-        "getenv",
-        "os.getenv",
-        "env.",
-        "secrets.",
     ];
     let first = value.first().copied().unwrap_or(b' ');
     if matches!(first, b'$' | b'<' | b'{' | b'%' | b'[' | b'(' | b' ') {
@@ -49,7 +51,10 @@ pub(super) fn is_placeholder(value: &[u8]) -> bool {
     }
     let starts =
         |word: &&str| value.len() >= word.len() && value[..word.len()].eq_ignore_ascii_case(word.as_bytes());
-    match WORDS.iter().find(|word| starts(word)) {
+    if WHOLE.iter().any(|word| starts(word) && (value.len() == word.len() || is_name(value))) {
+        return true;
+    }
+    match BEGIN.iter().find(|word| starts(word)) {
         // A real secret may begin with such a word, but then goes on with digits.
         Some(word) => {
             let rest = &value[word.len()..];

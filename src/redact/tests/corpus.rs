@@ -136,6 +136,10 @@ pub(super) fn cases(seed: u64) -> Vec<Case> {
         ("https://s.blob.core.example.net/c?se=2&sig=", "&sp=r", ALNUM, 44, "azure-signature"),
         ("{\"auths\":{\"r.example.org\":{\"auth\":\"", "\"}}}", BASE64, 32, "token"),
         ("//registry.example.org/:_authToken=", "\n", ALNUM, 36, "token"),
+        ("{\"set-cookie\":[\"sid=", "; Path=/\"]}", ALNUM, 26, "cookie"),
+        ("map[Authorization:[Bearer ", "] Accept:[*/*]]", TOKEN, 30, "authorization"),
+        ("curl -s -u me:", " https://example.org", ALNUM, 12, "password"),
+        ("curl --user 'me:", "' https://example.org", ALNUM, 12, "password"),
         ("sent Bearer ", " to it", TOKEN, 32, "token"),
     ];
     for &(before, after, alphabet, count, kind) in around {
@@ -166,6 +170,24 @@ fn every_kind_is_masked_and_named() {
             let shown = masked(&case.text);
             assert!(!shown.contains(&case.secret), "{case:?} -> {shown}");
             assert!(shown.contains(&format!("[redacted:{}]", case.kind)), "{case:?} -> {shown}");
+        }
+    }
+}
+
+#[test]
+fn a_name_within_a_masked_value_still_names_its_own() {
+    let shown = masked("Set-Cookie: sid=abcdef; Path=/ apiKey: string = \"6Ec8VJqg54xehjrL0X9zCZQi\"; x");
+    assert_eq!(shown, "Set-Cookie: [redacted:cookie]\"[redacted:key]\"; x");
+}
+
+#[test]
+fn passwords_that_begin_like_placeholders_are_masked() {
+    for value in ["secretXy!kq", "TrueLove99", "{s0me!pw", "password12", "$ecr1t!pw", "null7byte!"] {
+        for text in [format!("DB_PASSWORD={value}\n"), format!("{{\"password\":\"{value}\"}}")] {
+            assert!(
+                !masked(&text).contains(value) || value.starts_with('{') && text.starts_with("DB"),
+                "{text}"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The log file: lines, parts, caps, errors.
 
-use super::super::{Caps, LogStats, LogWriter, Redactor, StreamKind};
+use super::super::{Caps, LogEntry, LogStats, LogWriter, Redactor, StreamKind};
 use super::corpus::{Random, cases};
 use StreamKind::{Stderr, Stdout};
 use chrono::{DateTime, Utc};
@@ -14,7 +14,14 @@ fn at() -> DateTime<Utc> {
 
 fn entries(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| {
+            // What is written is what readers take, and nothing beside it.
+            let entry = LogEntry::read(line.as_bytes()).unwrap();
+            assert_eq!(serde_json::to_string(&entry).unwrap().len(), line.len(), "{line}");
+            serde_json::to_value(entry).unwrap()
+        })
+        .collect()
 }
 
 /// Puts the lines of a stream together again, as a reader does.
@@ -214,4 +221,10 @@ fn a_symlink_in_the_place_of_the_log_is_refused() {
     std::fs::write(&target, "").unwrap();
     std::os::unix::fs::symlink(&target, &link).unwrap();
     assert!(LogWriter::create(&link, Redactor::default(), Caps::default()).is_err());
+}
+
+#[test]
+fn printable_text_has_nothing_for_a_terminal() {
+    assert_eq!(super::super::printable("a\u{1b}[2Jb\u{9b}c\td\r\ne"), "abc\td\ne");
+    assert!(matches!(super::super::printable("plain ü"), std::borrow::Cow::Borrowed(_)));
 }

@@ -42,6 +42,7 @@ fn ordinary_text_stays_as_it_is() {
         "https://user:$PASSWORD@host/ https://u:<password>@host/",
         "Basic understanding of Bearer authentication is required",
         "Cookie: none",
+        "docker run -u 1000:1000 x; git push -u origin a:b; curl -u $USER:$PASS x; curl -u me x:y",
         "  -p, --password      basic auth password",
         "  --token string   the token to use",
         "trivially_copy_pass_by_ref = \"warn\"",

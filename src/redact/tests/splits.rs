@@ -170,3 +170,31 @@ fn hostile_lines_take_time_in_proportion() {
         assert!(most <= 64 * 1024, "{unit}: {most}");
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 300, ..ProptestConfig::default() })]
+
+    /// Nothing that can be printed makes a rule read past the end of what it has.
+    #[test]
+    fn no_bytes_make_it_panic(
+        parts in prop::collection::vec(
+            prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..20),
+                prop::sample::select(vec![
+                    "TOKEN=", "password\":\"", "Authorization: ", "Bearer ", "Digest ", "Cookie: ", "a=", "://", "u:p@",
+                    "-----BEGIN ", "-----END ", "PRIVATE KEY-----", "\n", "\\n", "\\\"", "eyJ", "sk-", ":AA", "1234567890",
+                    "sig=", "--token ", "<password>", "\u{1b}[", "\r", "known-value-1", "MIIEowIBAAKCAQEA",
+                ]).prop_map(|s| s.as_bytes().to_vec()),
+            ],
+            0..24,
+        ),
+        cuts in prop::collection::vec(0usize..400, 0..5),
+    ) {
+        let text = parts.concat();
+        let mut cuts = cuts;
+        cuts.sort_unstable();
+        let redactor = Redactor::new([b"known-value-1".to_vec()]);
+        let shown = in_pieces(&redactor, &text, &cuts, true);
+        prop_assert!(!String::from_utf8_lossy(&shown).contains("known-value-1"));
+    }
+}
