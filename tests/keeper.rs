@@ -7,7 +7,7 @@ mod bench;
 use bench::{Bench, until};
 use std::collections::BTreeSet;
 use std::fs;
-use workspool::keeper::{BudgetKind, Cause, DeadlineKind, Ended, Phase, Progress, StepState, state};
+use workspool::keeper::{BudgetKind, Cause, DeadlineKind, Ended, Phase, Progress, StepState, state, summary};
 use workspool::process::{CensusMethod, Identity, Liveness, Signal};
 
 #[test]
@@ -194,6 +194,34 @@ fn a_budget_of_seconds_ends_the_run() {
 }
 
 #[test]
+fn a_budget_of_what_is_reported_ends_the_run() {
+    let bench = Bench::new();
+    let usage = |tokens| format!(r#"{{"fact":"usage","usage":{{"input_tokens":{tokens}}},"scope":"delta"}}"#);
+    let mut plan = bench.plan(&format!("echo '{}'; echo '{}'; exec sleep 300", usage(60), usage(50)));
+    plan.parser = "workspool".into();
+    plan.budget.tokens = Some(100);
+    let exit = bench.run_plan(&plan);
+    let wanted = Cause::Budget { which: BudgetKind::Tokens, used: 110.0, limit: 100.0 };
+    assert_eq!(exit.cause, wanted);
+    assert_eq!((exit.usage.input_tokens, exit.usage.cost_usd), (Some(110), None));
+    assert_eq!(summary(&bench.step()).unwrap().usage, exit.usage);
+}
+
+#[test]
+fn what_lingers_after_its_last_word_is_ended() {
+    let bench = Bench::new();
+    let facts = r#"echo '{"fact":"session","id":"s-1"}'; echo '{"fact":"final","ok":true,"text":"done"}'"#;
+    let mut plan = bench.plan(&format!("{facts}; exec sleep 300"));
+    plan.parser = "workspool".into();
+    plan.deadlines.final_ms = 200;
+    let exit = bench.run_plan(&plan);
+    assert_eq!((exit.cause, exit.ended), (Cause::Lingered, Ended::Signaled { signal: 15 }));
+    assert_eq!(exit.said.session.as_deref(), Some("s-1"));
+    assert_eq!((exit.said.final_ok, exit.said.answer.as_deref()), (Some(true), Some("done")));
+    assert_eq!(exit.facts.total, 2);
+}
+
+#[test]
 fn a_cancel_that_was_there_before_ends_the_run_at_once() {
     let bench = Bench::new();
     bench.cancel();
@@ -228,8 +256,12 @@ fn strays_are_ended(use_cgroup: bool, cancel: bool) {
     keeper.wait().unwrap();
     let exit = bench.ended();
     assert!(exit.census.is_empty(), "{exit:?}");
-    if !use_cgroup {
-        assert_eq!(exit.census.method, CensusMethod::Subreaper);
+    match bench.start().unwrap().cgroup {
+        Some(dir) => {
+            assert_eq!(exit.census.method, CensusMethod::Kernel);
+            assert!(use_cgroup && !dir.exists(), "the group is removed");
+        }
+        None => assert_eq!(exit.census.method, CensusMethod::Subreaper),
     }
     let left_over: BTreeSet<u32> = exit.left_over.iter().map(|s| s.pid).collect();
     let strays = bench.pids();
@@ -286,21 +318,32 @@ fn a_pipe_held_open_does_not_hold_the_run_open() {
     assert!(exit.elapsed_ms < 30_000);
 }
 
+fn is_read_with_little_memory(flood: &str) {
+    let bench = Bench::new();
+    let mut plan = bench.plan(&format!("{flood}; echo; echo end; grep VmHWM /proc/$PPID/status > peak"));
+    plan.output_cap_bytes = 1 << 20;
+    let exit = bench.run_plan(&plan);
+    assert_eq!(exit.ended, Ended::Exited { code: 0 });
+    assert!(exit.stdout_tail.trim_end().ends_with("end"), "{:?}", exit.stdout_tail);
+    let output = exit.output.unwrap();
+    assert_eq!(output.bytes_out, 300_000_005);
+    assert!(output.cut_out > 298_000_000 && output.cut_out < 300_000_000);
+    let peak = fs::read_to_string(bench.work().join("peak")).unwrap();
+    let kib: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(kib < 64 << 10, "{kib} KiB");
+    let log = fs::metadata(bench.step().join("log.jsonl")).unwrap().len();
+    assert!(log < 4 << 20, "{log} bytes of log");
+}
+
 #[test]
-fn floods_and_endless_lines_are_read_with_little_memory() {
-    for flood in ["yes 0123456789abcdef | head -c 300000000", "head -c 300000000 /dev/zero | tr '\\0' x"] {
-        let bench = Bench::new();
-        let mut plan = bench.plan(&format!("{flood}; echo; echo end; grep VmHWM /proc/$PPID/status > peak"));
-        plan.output_cap_bytes = 1 << 20;
-        let exit = bench.run_plan(&plan);
-        assert_eq!(exit.ended, Ended::Exited { code: 0 });
-        assert!(exit.stdout_tail.trim_end().ends_with("end"), "{:?}", exit.stdout_tail);
-        let peak = fs::read_to_string(bench.work().join("peak")).unwrap();
-        let kib: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
-        assert!(kib < 64 << 10, "{kib} KiB for {flood}");
-        let log = fs::metadata(bench.step().join("log.jsonl")).unwrap().len();
-        assert!(log < 8 << 20, "{log} bytes of log");
-    }
+fn a_flood_is_read_with_little_memory() {
+    let line = "0123456789abcdef ".repeat(20);
+    is_read_with_little_memory(&format!("yes '{line}' | head -c 300000000"));
+}
+
+#[test]
+fn an_endless_line_is_read_with_little_memory() {
+    is_read_with_little_memory("head -c 300000000 /dev/zero | tr '\\0' x");
 }
 
 #[test]
