@@ -7,7 +7,9 @@ mod bench;
 use bench::{Bench, until};
 use std::collections::BTreeSet;
 use std::fs;
-use workspool::keeper::{BudgetKind, Cause, DeadlineKind, Ended, Phase, Progress, StepState, state, summary};
+use workspool::keeper::{
+    BudgetKind, Cause, DeadlineKind, Ended, Phase, Progress, StepState, complaints, state, summary,
+};
 use workspool::process::{CensusMethod, Identity, Liveness, Signal};
 
 #[test]
@@ -21,7 +23,7 @@ fn an_exit_code_and_both_streams_are_recorded() {
     assert!(exit.census.is_empty() && exit.left_over.is_empty());
     assert_eq!((exit.write_error, exit.stop_error), (None, None));
     assert!(exit.ended_at >= exit.started_at);
-    assert_eq!(fs::read_to_string(bench.step().join("keeper.err")).unwrap(), "");
+    assert_eq!(complaints(&bench.step()).unwrap(), "");
     let log = fs::read_to_string(bench.step().join("log.jsonl")).unwrap();
     assert!(log.contains("out") && log.contains("err"));
 }
@@ -457,4 +459,102 @@ fn a_step_is_never_started_twice() {
     let ended = workspool::keeper::wait(&mut keeper, &bench.step()).unwrap();
     assert!(matches!(ended, StepState::Ended(_)));
     assert!(bench.try_launch(&plan).unwrap_err().to_string().contains("started before"));
+}
+
+#[test]
+fn a_plan_of_another_version_is_complained_of() {
+    let bench = Bench::new();
+    let mut plan = bench.plan("touch ran");
+    plan.version = 99;
+    let mut keeper = bench.launch(&plan);
+    let state = workspool::keeper::wait(&mut keeper, &bench.step()).unwrap();
+    assert_eq!(state, StepState::NotStarted);
+    assert!(complaints(&bench.step()).unwrap().contains("version 99"));
+    assert!(!bench.work().join("ran").exists());
+}
+
+/// A control group (v1) in which processes are frozen: not even KILL ends them then.
+struct Freezer(std::path::PathBuf);
+
+impl Freezer {
+    fn create(name: &str) -> Option<Freezer> {
+        let dir = format!("/sys/fs/cgroup/freezer/workspool-{name}-{}", std::process::id());
+        fs::create_dir(&dir).ok()?;
+        Some(Freezer(dir.into()))
+    }
+
+    fn freeze(&self, pid: u32) {
+        fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
+        self.set("FROZEN");
+        until("it is frozen", || self.state() == "FROZEN");
+    }
+
+    fn set(&self, state: &str) {
+        fs::write(self.0.join("freezer.state"), state).unwrap();
+    }
+
+    fn state(&self) -> String {
+        fs::read_to_string(self.0.join("freezer.state")).unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
+        for _ in 0..200 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn while_something_cannot_be_killed_the_keeper_stays() {
+    let Some(freezer) = Freezer::create("stays") else {
+        eprintln!("not tested: no process can be made unkillable here");
+        return;
+    };
+    let bench = Bench::new();
+    let mut plan = bench.plan("echo $$ > pids; exec sleep 300");
+    plan.grace_ms = 100;
+    plan.progress = Some(bench.path("progress.json"));
+    let mut keeper = bench.launch(&plan);
+    until("it runs", || fs::read_to_string(bench.work().join("pids")).is_ok_and(|t| t.ends_with('\n')));
+    let pid = bench.pids()[0];
+    freezer.freeze(pid);
+    bench.cancel();
+    until("it is said", || bench.start().is_some_and(|s| !s.unkillable.is_empty()));
+    assert_eq!(bench.start().unwrap().unkillable[0].pid, pid);
+    let progress = fs::read_to_string(bench.path("progress.json")).unwrap();
+    assert!(progress.contains("unkillable"), "{progress}");
+    assert!(keeper.try_wait().unwrap().is_none());
+    assert!(matches!(state(&bench.step()).unwrap(), StepState::Running(_)), "the lease is not given up");
+    freezer.set("THAWED");
+    keeper.wait().unwrap();
+    let exit = bench.ended();
+    assert_eq!((exit.ended, exit.cause), (Ended::Signaled { signal: 9 }, Cause::Cancelled));
+    assert!(exit.census.is_empty());
+}
+
+#[test]
+fn what_stays_unkillable_is_recorded_in_the_end() {
+    let Some(freezer) = Freezer::create("recorded") else {
+        eprintln!("not tested: no process can be made unkillable here");
+        return;
+    };
+    let bench = Bench::new();
+    let mut plan = bench.plan("echo $$ > pids; exec sleep 300");
+    plan.grace_ms = 0;
+    plan.unkillable_ms = 1;
+    let mut keeper = bench.launch(&plan);
+    until("it runs", || fs::read_to_string(bench.work().join("pids")).is_ok_and(|t| t.ends_with('\n')));
+    freezer.freeze(bench.pids()[0]);
+    bench.cancel();
+    keeper.wait().unwrap();
+    let exit = bench.ended();
+    assert_eq!(exit.ended, Ended::StillRunning);
+    assert_eq!(exit.census.survivors.len(), 1);
+    assert_eq!(exit.census.survivors[0].pid, bench.pids()[0]);
 }

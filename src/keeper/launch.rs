@@ -96,6 +96,15 @@ pub fn await_end(step_dir: &Path) -> io::Result<StepState> {
     state(step_dir)
 }
 
+/// Returns what keepers of this step complained of: why there is no record, if there is none.
+pub fn complaints(step_dir: &Path) -> io::Result<String> {
+    match std::fs::read(step_dir.join(ERRORS)) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(e) => Err(e),
+    }
+}
+
 fn check(plan: &StepPlan) -> Result<(), LaunchError> {
     if plan.argv.first().is_none_or(String::is_empty) {
         return Err(LaunchError::Plan("the command is empty".into()));

@@ -9,6 +9,7 @@
 //! A free lock without `start.json` means that nothing ever ran; with it and without `exit.json`, that
 //! the keeper was killed, and that [`sweep`] must be called before anything else is decided.
 
+mod entry;
 mod facts;
 mod launch;
 mod limits;
@@ -21,12 +22,12 @@ mod run;
 mod spawn;
 mod sweep;
 
+pub use entry::main;
 pub use facts::{FactCounts, Said, summary};
-pub use launch::{LaunchError, await_end, launch, launch_with, wait};
+pub use launch::{LaunchError, await_end, complaints, launch, launch_with, wait};
 pub use plan::{Budget, Deadlines, StepPlan};
 pub use progress::{Phase, Progress};
 pub use record::{BudgetKind, Cause, DeadlineKind, Ended, StepExit, StepStart, StepState, state};
-pub use run::main;
 pub use sweep::{SweepError, sweep};
 
 /// The version of the records in a step's folder.
