@@ -527,27 +527,30 @@ fn while_something_cannot_be_killed_the_keeper_stays() {
     bench.cancel();
     until("it is said", || bench.start().is_some_and(|s| !s.unkillable.is_empty()));
     assert_eq!(bench.start().unwrap().unkillable[0].pid, pid);
-    let progress = fs::read_to_string(bench.path("progress.json")).unwrap();
-    assert!(progress.contains("unkillable"), "{progress}");
+    let progress = || fs::read_to_string(bench.path("progress.json")).unwrap();
+    until("readers are told", || progress().contains("unkillable"));
     assert!(keeper.try_wait().unwrap().is_none());
     assert!(matches!(state(&bench.step()).unwrap(), StepState::Running(_)), "the lease is not given up");
     freezer.set("THAWED");
     keeper.wait().unwrap();
     let exit = bench.ended();
-    assert_eq!((exit.ended, exit.cause), (Ended::Signaled { signal: 9 }, Cause::Cancelled));
+    // TERM was sent before KILL, and both were waiting for it.
+    assert!(matches!(exit.ended, Ended::Signaled { signal: 9 | 15 }), "{:?}", exit.ended);
     assert!(exit.census.is_empty());
 }
 
 #[test]
 fn what_stays_unkillable_is_recorded_in_the_end() {
+    // Dropped last, so that the freezer lets go first.
+    let bench = Bench::new();
     let Some(freezer) = Freezer::create("recorded") else {
         eprintln!("not tested: no process can be made unkillable here");
         return;
     };
-    let bench = Bench::new();
     let mut plan = bench.plan("echo $$ > pids; exec sleep 300");
     plan.grace_ms = 0;
     plan.unkillable_ms = 1;
+    plan.use_cgroup = false;
     let mut keeper = bench.launch(&plan);
     until("it runs", || fs::read_to_string(bench.work().join("pids")).is_ok_and(|t| t.ends_with('\n')));
     freezer.freeze(bench.pids()[0]);

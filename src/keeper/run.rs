@@ -61,11 +61,8 @@ impl<'a> Keeper<'a> {
             .ok();
         let mask = Box::new(move |text: &str| redactor.str(text).into_owned());
         let listener = Listener::new(parser, mask, dir.join(FACTS), plan.usage_before.clone());
-        let mut domain = Domain::of_descendants(plan.marker.clone());
+        let domain = Domain::of_descendants(plan.marker.clone());
         let keeper = Identity::current().map_err(Failure::new)?;
-        if plan.use_cgroup {
-            domain.set_cgroup(Cgroup::create(&format!("{}-{}", keeper.pid, keeper.start)));
-        }
         let start = StepStart {
             version: VERSION,
             worker: None,
@@ -73,7 +70,10 @@ impl<'a> Keeper<'a> {
             boot: boot_id().map_err(Failure::new)?,
             marker: plan.marker.clone(),
             workspace: plan.cwd.clone(),
-            cgroup: domain.cgroup().map(|c| c.dir().to_owned()),
+            cgroup: plan
+                .use_cgroup
+                .then(|| Cgroup::place(&format!("{}-{}", keeper.pid, keeper.start)))
+                .flatten(),
             unkillable: Vec::new(),
             keeper,
         };
@@ -88,6 +88,9 @@ impl<'a> Keeper<'a> {
     fn run(mut self) -> StepExit {
         self.started = Instant::now();
         self.start.at = Utc::now();
+        // Recorded first, made then: one that we leave behind when killed is found by the sweep.
+        self.domain.set_cgroup(self.start.cgroup.as_deref().and_then(Cgroup::create));
+        self.start.cgroup = self.domain.cgroup().map(|c| c.dir().to_owned());
         let child = match spawn::start(self.plan, self.domain.cgroup()) {
             // Perhaps the group cannot be entered; if it is something else, it fails again.
             Err(_) if self.domain.cgroup().is_some() => {
