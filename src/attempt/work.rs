@@ -6,15 +6,14 @@ use super::outcome::{End, Outcome};
 use super::steps::{describe, millis, tail};
 use crate::durable;
 use crate::gate::{self, Gate};
-use crate::keeper::{Budget, Cause, DeadlineKind, Ended, StepExit};
+use crate::keeper::{self, Budget, Cause, DeadlineKind, Ended, StepExit};
 use crate::model::profile::Template;
-use crate::model::{Class, ErrorClass, Fact, Phase, State, TaskId, Verification};
+use crate::model::{Class, ErrorClass, Phase, State, TaskId, Verification};
 use crate::spool::Spool;
 use crate::worker::prompt::{Failure, NeedResult, PromptInput, Repair};
 use crate::worker::{Observed, Report, Summary, Verdict, invoke, judge, prompt};
 use anyhow::Context as _;
 use std::fs;
-use std::io::BufRead as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -108,7 +107,7 @@ impl Attempt<'_> {
         match carried {
             Err(end) => Ok(Some(end)),
             Ok(exit) => {
-                let summary = summary(&dir.join("facts.jsonl"))?;
+                let summary = keeper::summary(&dir)?;
                 outcome.report = report(&summary, &exit);
                 outcome.version = outcome.version.take().or_else(|| summary.version.clone());
                 outcome.model = summary.model.clone().or_else(|| self.plan.model.clone());
@@ -263,21 +262,6 @@ fn need_results(spool: &Spool, needs: &[TaskId]) -> Vec<NeedResult> {
         Some(NeedResult { id: *id, title: task.spec.display_title(), summary: result.summary.unwrap_or(result.message) })
     });
     made.collect()
-}
-
-fn summary(facts: &std::path::Path) -> anyhow::Result<Summary> {
-    let mut summary = Summary::default();
-    let file = match fs::File::open(facts) {
-        Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(summary),
-        Err(e) => return Err(e.into()),
-    };
-    for line in std::io::BufReader::new(file).split(b'\n') {
-        if let Ok(fact) = serde_json::from_slice::<Fact>(&line?) {
-            summary.add(&fact);
-        }
-    }
-    Ok(summary)
 }
 
 fn report(summary: &Summary, exit: &StepExit) -> Report {

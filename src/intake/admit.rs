@@ -94,6 +94,18 @@ pub(super) fn records(
     if problems.is_empty() { Ok(tasks) } else { Err(super::Refused::Problems(problems)) }
 }
 
+/// Makes a new revision of a task that has not started, by the same rules as a submission.
+pub fn revise(spool: &Spool, config: &Config, old: &Task, spec: TaskSpec) -> Result<Task, super::Refused> {
+    let mut checked = spec.clone();
+    if spec.needs == old.spec.needs {
+        // Names of the batch mean nothing outside it; what they stood for is in the record.
+        checked.needs = old.needs.iter().map(ToString::to_string).collect();
+    }
+    let made = records(spool, config, Submission::One(Box::new(checked)), &old.submitted_by, old.id)?;
+    let new = made.into_iter().next().ok_or_else(|| anyhow::anyhow!("one task makes one record"))?;
+    Ok(Task { revision: old.revision + 1, submitted_at: old.submitted_at, batch: old.batch.clone(), spec, ..new })
+}
+
 /// The names that tasks of a batch give themselves.
 fn batch_names(specs: &[TaskSpec], first: TaskId, found: &mut impl FnMut(usize, Problem)) -> BTreeMap<String, TaskId> {
     let mut names = BTreeMap::new();

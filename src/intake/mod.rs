@@ -5,6 +5,7 @@ mod expand;
 mod inbox;
 mod submit;
 
+pub use admit::revise;
 pub use expand::expand;
 pub use inbox::{Admitted, admit_inboxes};
 pub use submit::{Accepted, forget_key, submit, submit_with_key};

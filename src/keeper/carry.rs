@@ -53,8 +53,8 @@ pub fn carry(step_dir: &Path, plan: &StepPlan, supervisor_lock: &Path) -> Result
         StepState::Ended(exit) => Ok(Carried::Ended(exit)),
         StepState::Lost(_) => Ok(Carried::Lost(sweep(step_dir, &plan.marker, plan.grace(), SWEEP_LIMIT)?)),
         StepState::NotStarted | StepState::Running(_) => {
-            let errors = std::fs::read_to_string(step_dir.join(super::ERRORS)).unwrap_or_default();
-            let last = errors.trim_end().lines().last().unwrap_or("it said nothing").to_owned();
+            let said = super::complaints(step_dir)?;
+            let last = said.lines().last().unwrap_or("it said nothing").to_owned();
             Err(io::Error::other(format!("the keeper ended before it started the command: {last}")).into())
         }
     }

@@ -1,1 +1,81 @@
-//! (being built)
+//! The runner: moves tickets on. `tick` is one pass, `run` a loop of them; any number may run at once, and
+//! killing one kills no task.
+
+mod claim;
+mod pass;
+mod watch;
+
+pub use claim::{Limit, standing};
+pub use pass::{Pass, pass};
+pub use watch::Watch;
+
+use crate::model::{Config, Ticket, TimedTicket};
+use crate::spool::{Spool, names, parsed};
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How a loop runs.
+#[derive(Debug, Clone)]
+pub struct Loop {
+    /// Time between passes that nothing woke.
+    pub poll: Duration,
+    /// End when nothing is queued, running, or waiting for something that will come by itself.
+    pub drain: bool,
+    /// Set to end the loop after the pass that is under way. Running tasks go on.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Makes passes until told to stop, or with `drain` until nothing is left to do. `report` hears of each.
+pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&Pass)) -> anyhow::Result<()> {
+    let watch = Watch::new(spool, config, true);
+    let waker = watch.waker();
+    let stop = Arc::clone(&how.stop);
+    let _signals = on_stop_signal(move || {
+        stop.store(true, Ordering::SeqCst);
+        let _ = waker.send(());
+    })?;
+    let mut children: Vec<Child> = Vec::new();
+    while !how.stop.load(Ordering::SeqCst) {
+        let mut done = pass(spool, config);
+        report(&done);
+        children.append(&mut done.started);
+        reap(&mut children);
+        if how.drain && done.admitted.waiting == 0 && nothing_left(spool)? {
+            break;
+        }
+        watch.wait(done.due.map_or(how.poll, |due| due.min(how.poll)));
+    }
+    Ok(())
+}
+
+/// Takes the exit status of supervisors that have ended.
+pub fn reap(children: &mut Vec<Child>) {
+    children.retain_mut(|child| !matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
+}
+
+/// Whether nothing is queued or running, and no attempt is about to be repeated. A task that waits for a
+/// time that somebody chose, for an answer or for a hand is not waited for.
+fn nothing_left(spool: &Spool) -> anyhow::Result<bool> {
+    use crate::model::HeldReason;
+    let busy = !parsed::<Ticket>(&spool.queue())?.is_empty()
+        || !parsed::<Ticket>(&spool.running())?.is_empty()
+        || !names(&spool.intake())?.is_empty()
+        || !names(&spool.releases())?.is_empty()
+        || parsed::<TimedTicket>(&spool.held(HeldReason::Time))?.iter().any(|t| t.ticket.attempt > 1);
+    Ok(!busy)
+}
+
+/// Calls `act` at SIGTERM, SIGINT and SIGHUP instead of dying of them.
+fn on_stop_signal(act: impl Fn() + Send + 'static) -> anyhow::Result<signal_hook::iterator::Handle> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let handle = signals.handle();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for _ in signals.forever() {
+            act();
+        }
+    })?;
+    Ok(handle)
+}

@@ -32,6 +32,10 @@ impl LockedTask {
         self.move_ticket(from, place, from.ticket)?;
         durable::remove_file(&self.dir.hold())?;
         durable::remove_file(&self.dir.progress())?;
+        if let Some(results) = self.task()?.submitted_by.results {
+            // A client's folder may be gone or full; that is no reason not to end.
+            let _ = durable::replace(&results.join(format!("{}.result.json", self.id())), &bytes);
+        }
         self.spool.ring();
         Ok(())
     }
@@ -46,6 +50,17 @@ impl LockedTask {
     ) -> anyhow::Result<()> {
         let task = self.task()?;
         self.end(from, bare_result(&task, state, class, message.into()))
+    }
+}
+
+impl LockedTask {
+    /// Ends a task that waits, since somebody wants it cancelled.
+    pub fn cancel_waiting(&self, found: Found, reason: Option<&str>) -> anyhow::Result<()> {
+        let message = match reason {
+            Some(reason) => format!("cancelled before it started: {reason}"),
+            None => "cancelled before it started".to_owned(),
+        };
+        self.end_without_work(found, State::Cancelled, None, message)
     }
 }
 

@@ -74,7 +74,7 @@ impl Bench {
         let mut keeper = self.launch(plan);
         match keeper::wait(&mut keeper, &self.step()).unwrap() {
             StepState::Ended(exit) => *exit,
-            other => panic!("{other:?}\n{}", self.errors()),
+            other => panic!("{other:?}\n{}", keeper::complaints(&self.step()).unwrap()),
         }
     }
 
@@ -82,7 +82,7 @@ impl Bench {
     pub fn ended(&self) -> StepExit {
         match keeper::await_end(&self.step()).unwrap() {
             StepState::Ended(exit) => *exit,
-            other => panic!("{other:?}\n{}", self.errors()),
+            other => panic!("{other:?}\n{}", keeper::complaints(&self.step()).unwrap()),
         }
     }
 
@@ -111,10 +111,6 @@ impl Bench {
             .stdout(Stdio::null())
             .spawn()
             .unwrap()
-    }
-
-    fn errors(&self) -> String {
-        std::fs::read_to_string(self.step().join("keeper.err")).unwrap_or_default()
     }
 }
 

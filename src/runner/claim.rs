@@ -1,0 +1,202 @@
+//! Claiming: the next ticket that may run, one rename, one supervisor.
+//!
+//! All that is needed is in the names of tickets: no file is opened to choose. The lock is held for as long
+//! as it takes to count names and to rename one.
+
+use crate::attempt;
+use crate::durable;
+use crate::model::{Config, Short, State, Task, Ticket, WorkerName};
+use crate::spool::{Found, LockedTask, Place, Spool, parsed};
+use anyhow::Context as _;
+use std::collections::HashMap;
+use std::process::Child;
+
+/// How many attempts may run at once.
+#[derive(Debug)]
+struct Limits {
+    total: u32,
+    repo: u32,
+    workers: HashMap<Short, u32>,
+}
+
+impl Limits {
+    fn of(spool: &Spool, config: &Config) -> Self {
+        let mut workers: HashMap<Short, u32> = HashMap::new();
+        if let Ok(all) = crate::worker::all(spool) {
+            for (name, (_, profile)) in all {
+                if let Some(most) = profile.ok().and_then(|p| p.concurrency) {
+                    workers.insert(Short::of(name.as_str()), most);
+                }
+            }
+        }
+        let named = config.worker_concurrency.iter();
+        workers.extend(named.map(|(name, most): (&WorkerName, &u32)| (Short::of(name.as_str()), *most)));
+        Limits { total: config.max_concurrency, repo: config.repo_concurrency, workers }
+    }
+}
+
+/// What runs now, counted from names.
+#[derive(Debug, Default)]
+struct Running {
+    total: u32,
+    repos: HashMap<Short, u32>,
+    workers: HashMap<Short, u32>,
+}
+
+impl Running {
+    fn of(tickets: &[Ticket]) -> Self {
+        let mut running = Running::default();
+        tickets.iter().for_each(|t| running.add(t));
+        running
+    }
+
+    fn add(&mut self, ticket: &Ticket) {
+        self.total += 1;
+        *self.repos.entry(ticket.repo).or_default() += 1;
+        *self.workers.entry(ticket.worker).or_default() += 1;
+    }
+
+    /// The limit that keeps a ticket from running now, if one does.
+    fn limit(&self, ticket: &Ticket, limits: &Limits) -> Option<Limit> {
+        let at = |map: &HashMap<Short, u32>, key| map.get(&key).copied().unwrap_or(0);
+        if self.total >= limits.total {
+            return Some(Limit::Total(limits.total));
+        }
+        if ticket.repo != Short::NONE {
+            let most = if ticket.repo.is_directory() { 1 } else { limits.repo };
+            if at(&self.repos, ticket.repo) >= most {
+                return Some(if ticket.repo.is_directory() { Limit::Directory } else { Limit::Repository(most) });
+            }
+        }
+        match limits.workers.get(&ticket.worker) {
+            Some(most) if at(&self.workers, ticket.worker) >= *most => Some(Limit::Worker(*most)),
+            _ => None,
+        }
+    }
+}
+
+/// A limit that is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Of the spool.
+    Total(u32),
+    /// Of the repository.
+    Repository(u32),
+    /// A folder takes one worker at a time.
+    Directory,
+    /// Of the worker.
+    Worker(u32),
+}
+
+/// Which limit keeps a queued ticket from running now, and how many tickets go before it.
+pub fn standing(spool: &Spool, config: &Config, ticket: &Ticket) -> anyhow::Result<(Option<Limit>, usize)> {
+    let running = Running::of(&parsed::<Ticket>(&spool.running())?);
+    let before = parsed::<Ticket>(&spool.queue())?.iter().filter(|t| *t < ticket).count();
+    Ok((running.limit(ticket, &Limits::of(spool, config)), before))
+}
+
+/// Claims what may run and starts a supervisor for each.
+///
+/// Returns the supervisors, to be reaped, and what went wrong with single tickets.
+pub fn claim(spool: &Spool, config: &Config) -> anyhow::Result<(Vec<Child>, Vec<anyhow::Error>)> {
+    let (mut children, mut faults) = (Vec::new(), Vec::new());
+    if parsed::<Ticket>(&spool.queue())?.is_empty() {
+        return Ok((children, faults));
+    }
+    if crate::intake::check_reserve(spool.root(), config.disk.reserve_bytes, config.disk.reserve_percent).is_err() {
+        // Nothing is started that could not be finished; what waits goes on waiting.
+        return Ok((children, faults));
+    }
+    let limits = Limits::of(spool, config);
+    loop {
+        let claimed = {
+            let lock = spool.lock("claim");
+            let _alone = lock.take().context("cannot lock for claiming")?;
+            claim_one(spool, &limits, &mut faults)?
+        };
+        let Some((locked, found)) = claimed else { return Ok((children, faults)) };
+        let id = locked.id();
+        match attempt::spawn(locked, found.ticket.attempt) {
+            Ok(child) => children.push(child),
+            // The ticket stays claimed and its lock is free: recovery starts another supervisor.
+            Err(e) => {
+                faults.push(e.context(format!("task {id}")));
+                return Ok((children, faults));
+            }
+        }
+    }
+}
+
+fn claim_one(
+    spool: &Spool,
+    limits: &Limits,
+    faults: &mut Vec<anyhow::Error>,
+) -> anyhow::Result<Option<(LockedTask, Found)>> {
+    let mut queued = parsed::<Ticket>(&spool.queue())?;
+    queued.sort_unstable();
+    let running = Running::of(&parsed::<Ticket>(&spool.running())?);
+    for ticket in queued {
+        match running.limit(&ticket, limits) {
+            Some(Limit::Total(_)) => return Ok(None),
+            Some(_) => continue,
+            None => {}
+        }
+        match claim_ticket(spool, ticket) {
+            Ok(Some(claimed)) => return Ok(Some(claimed)),
+            Ok(None) => {}
+            // One task that cannot be claimed does not stop the others.
+            Err(e) => faults.push(e.context(format!("task {}", ticket.task))),
+        }
+    }
+    Ok(None)
+}
+
+fn claim_ticket(spool: &Spool, ticket: Ticket) -> anyhow::Result<Option<(LockedTask, Found)>> {
+    let Some(locked) = spool.try_lock_task(ticket.task)? else { return Ok(None) };
+    if !spool.ticket_path(Place::Queue, &ticket).exists() {
+        return Ok(None);
+    }
+    let found = Found { place: Place::Queue, ticket };
+    let task = locked.task()?;
+    if expired(&task) {
+        locked.end_without_work(found, State::Expired, None, "expired before it could start")?;
+        spool.release_dependents(task.id)?;
+        return Ok(None);
+    }
+    let found = locked.move_ticket(found, Place::Running, ticket)?;
+    Ok(Some((locked, found)))
+}
+
+/// Whether a task may no longer be started.
+pub(super) fn expired(task: &Task) -> bool {
+    task.spec.expires.is_some_and(|at| at <= chrono::Utc::now())
+}
+
+/// Looks after running tickets that nobody holds: starts another supervisor for each.
+///
+/// A probe that gets the lock keeps it and hands it on. While a keeper lives the task is healthy: its
+/// keeper starts a supervisor itself when it is done.
+pub fn recover(spool: &Spool) -> anyhow::Result<(Vec<Child>, Vec<anyhow::Error>)> {
+    let (mut children, mut faults) = (Vec::new(), Vec::new());
+    for ticket in parsed::<Ticket>(&spool.running())? {
+        match recover_one(spool, ticket) {
+            Ok(child) => children.extend(child),
+            Err(e) => faults.push(e.context(format!("task {}", ticket.task))),
+        }
+    }
+    Ok((children, faults))
+}
+
+fn recover_one(spool: &Spool, ticket: Ticket) -> anyhow::Result<Option<Child>> {
+    let Some(locked) = spool.try_lock_task(ticket.task)? else { return Ok(None) };
+    if !spool.ticket_path(Place::Running, &ticket).exists() {
+        return Ok(None);
+    }
+    let steps = locked.dir().attempt(ticket.attempt).path().join("steps");
+    for step in crate::spool::names(&steps)? {
+        if durable::Lock::at(steps.join(step).join("lock")).is_held()? {
+            return Ok(None);
+        }
+    }
+    attempt::spawn(locked, ticket.attempt).map(Some)
+}

@@ -1,0 +1,253 @@
+//! Looking at tasks: one, or many, newest first.
+
+use super::House;
+use crate::intake;
+use crate::keeper::Progress;
+use crate::model::{Review, ReviewFile, State, Task, TaskId, TaskResult};
+use crate::spool::{Found, Hold, Place, SpoolError, events, read_json};
+use anyhow::Context as _;
+use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// A task in a list.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Entry {
+    /// Its id.
+    pub id: TaskId,
+    /// Where it stands.
+    pub state: State,
+    /// What was decided about it, if it succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub review: Option<Review>,
+    /// Its name.
+    pub title: String,
+    /// Who does it.
+    pub worker: String,
+    /// The repository.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository: Option<PathBuf>,
+    /// Words to find it by.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// When it was submitted.
+    pub submitted_at: DateTime<Utc>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<DateTime<Utc>>,
+    /// What happened, or what it waits for, in a line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// Which tasks to list.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Any of these states; empty: all.
+    pub states: Vec<State>,
+    /// With this verdict.
+    pub review: Option<Review>,
+    /// With all these tags.
+    pub tags: Vec<String>,
+    /// About this repository (or a folder of it).
+    pub repository: Option<PathBuf>,
+    /// Of this worker.
+    pub worker: Option<String>,
+    /// At most so many.
+    pub limit: usize,
+    /// Only what comes after this task in the list.
+    pub after: Option<TaskId>,
+}
+
+/// A list of tasks.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Listing {
+    /// The tasks, newest first: those that have not ended, then those that have.
+    pub tasks: Vec<Entry>,
+    /// Give this as `after` for the next page; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<TaskId>,
+}
+
+/// Lists tasks. A short list costs the same with any number of ended tasks.
+pub fn list(house: &House, filter: &Filter) -> anyhow::Result<Listing> {
+    let spool = &house.spool;
+    intake::expand(spool)?;
+    let mut listing = Listing { tasks: Vec::new(), next: None };
+    let repository = match &filter.repository {
+        Some(path) => Some(path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?),
+        None => None,
+    };
+    let mut past = filter.after.is_none();
+    for found in spool.all_tickets()? {
+        let found = found?;
+        if !past {
+            past = Some(found.ticket.task) == filter.after;
+            continue;
+        }
+        let state = found.place.state();
+        if !filter.states.is_empty() && !filter.states.contains(&state) {
+            continue;
+        }
+        // Between the name of its ticket and its record a task may be pruned, or a record be broken.
+        let Ok(entry) = entry(house, found) else { continue };
+        let fits = filter.review.is_none_or(|r| entry.review == Some(r))
+            && filter.tags.iter().all(|t| entry.tags.contains(t))
+            && filter.worker.as_ref().is_none_or(|w| *w == entry.worker)
+            && repository.as_ref().is_none_or(|r| entry.repository.as_ref().is_some_and(|e| e.starts_with(r) || r.starts_with(e)));
+        if !fits {
+            continue;
+        }
+        if listing.tasks.len() == filter.limit {
+            listing.next = listing.tasks.last().map(|e| e.id);
+            break;
+        }
+        listing.tasks.push(entry);
+    }
+    Ok(listing)
+}
+
+fn entry(house: &House, found: Found) -> anyhow::Result<Entry> {
+    let spool = &house.spool;
+    let id = found.ticket.task;
+    let task = spool.read_task(id)?;
+    let state = found.place.state();
+    let (mut ended_at, mut message) = (None, None);
+    if state.is_terminal()
+        && let Some(result) = spool.read_result(id)?
+    {
+        (ended_at, message) = (Some(result.ended_at), Some(result.message));
+    } else if state == State::Held {
+        message = spool.read_hold(id).map(|h| h.message);
+    }
+    Ok(Entry {
+        id,
+        state,
+        review: review(house, id, state)?,
+        title: task.spec.display_title(),
+        worker: task.worker.to_string(),
+        repository: task.repo.map(|r| r.path),
+        tags: task.spec.tags,
+        submitted_at: task.submitted_at,
+        ended_at,
+        message,
+    })
+}
+
+fn review(house: &House, id: TaskId, state: State) -> Result<Option<Review>, SpoolError> {
+    if state != State::Succeeded {
+        return Ok(None);
+    }
+    let file: Option<ReviewFile> = read_json(&house.spool.task(id).review())?;
+    Ok(Some(file.and_then(|f| f.verdicts.last().map(|v| v.verdict)).unwrap_or(Review::Unreviewed)))
+}
+
+/// All about one task.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Shown {
+    /// Its id.
+    pub id: TaskId,
+    /// Where it stands.
+    pub state: State,
+    /// The attempt that runs, or would run next, or was the last.
+    pub attempt: u32,
+    /// Why it waits, while it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
+    /// Until when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<DateTime<Utc>>,
+    /// The phase of a running attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<crate::model::Phase>,
+    /// How far a running attempt is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// What was asked.
+    pub task: Task,
+    /// SHA-256 of the record.
+    pub sha256: String,
+    /// What came out: of the last end, if it runs again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<TaskResult>,
+    /// What was decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub review: Option<Review>,
+    /// The task's folder.
+    pub folder: PathBuf,
+}
+
+/// Shows one task.
+pub fn show(house: &House, id: TaskId) -> anyhow::Result<Shown> {
+    let spool = &house.spool;
+    let task = spool.read_task(id)?;
+    let dir = spool.task(id);
+    let found = spool.find_ticket(id)?.with_context(|| format!("task {id} has no ticket: see `workspool check`"))?;
+    let state = found.place.state();
+    let hold: Option<Hold> = if state == State::Held { spool.read_hold(id) } else { None };
+    let running = found.place == Place::Running;
+    let phase = if running { last_phase(&dir.events())? } else { None };
+    Ok(Shown {
+        id,
+        state,
+        attempt: found.ticket.attempt,
+        waits: hold.as_ref().map(|h| h.message.clone()),
+        until: hold.and_then(|h| h.until),
+        phase,
+        progress: if running { read_json(&dir.progress()).ok().flatten() } else { None },
+        sha256: events::hash(&task.to_bytes()),
+        result: spool.read_result(id)?,
+        review: review(house, id, state)?,
+        folder: dir.path().to_owned(),
+        task,
+    })
+}
+
+fn last_phase(path: &Path) -> anyhow::Result<Option<crate::model::Phase>> {
+    use crate::model::EventKind;
+    Ok(events::read(path)?.into_iter().rev().find_map(|e| match e.what {
+        EventKind::Phase { phase } => Some(phase),
+        _ => None,
+    }))
+}
+
+/// A step of an attempt whose log can be read.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// The attempt.
+    pub attempt: u32,
+    /// The step's name.
+    pub name: String,
+    /// Its log.
+    pub log: PathBuf,
+}
+
+/// The steps of a task in the order in which they ran.
+pub fn log_steps(house: &House, id: TaskId) -> anyhow::Result<Vec<Step>> {
+    let dir = house.spool.task(id);
+    let mut steps = Vec::new();
+    for attempt in 1..=dir.last_attempt() {
+        let folder = dir.attempt(attempt).path().join("steps");
+        for name in crate::spool::names(&folder)? {
+            let name = name.to_string_lossy().into_owned();
+            let log = folder.join(&name).join("log.jsonl");
+            steps.push((order(&name), Step { attempt, name, log }));
+        }
+    }
+    steps.sort_by(|a, b| (a.1.attempt, &a.0).cmp(&(b.1.attempt, &b.0)));
+    Ok(steps.into_iter().map(|s| s.1).collect())
+}
+
+/// Sorts steps as they run: setup, then work and gate round by round, then teardown.
+fn order(name: &str) -> (u32, u32, u32, u32) {
+    let mut parts = name.split('.');
+    let kind = parts.next().unwrap_or_default();
+    let mut number = || parts.next().and_then(|p| p.parse().ok()).unwrap_or(0);
+    match kind {
+        "setup" => (0, 0, 0, number()),
+        "work" => (1, number(), 0, 0),
+        "gate" => (1, number(), 1, number()),
+        _ => (2, 0, 0, number()),
+    }
+}
