@@ -68,9 +68,17 @@ impl Attempt<'_> {
         if work.violations.is_empty() {
             return Ok(Ok(work));
         }
-        let more = if work.violations.len() > 3 { format!(" and {} more", work.violations.len() - 3) } else { String::new() };
+        let more = if work.violations.len() > 3 {
+            format!(" and {} more", work.violations.len() - 3)
+        } else {
+            String::new()
+        };
         let list = work.violations.iter().take(3).cloned().collect::<Vec<_>>().join("; ");
-        Ok(Err(End::failed(Class::Permission, Phase::Working, format!("changed what it may not change: {list}{more}"))))
+        Ok(Err(End::failed(
+            Class::Permission,
+            Phase::Working,
+            format!("changed what it may not change: {list}{more}"),
+        )))
     }
 
     /// The newest round that has left a trace.
@@ -86,7 +94,10 @@ impl Attempt<'_> {
             Some(head) if head == base => None,
             Some(head) if view.is_ancestor(base, head)? => Some(head.clone()),
             Some(_) => {
-                warnings.push("the worker's commits do not descend from the base: their content is kept as one commit".into());
+                warnings.push(
+                    "the worker's commits do not descend from the base: their content is kept as one commit"
+                        .into(),
+                );
                 None
             }
             None => {
@@ -96,7 +107,8 @@ impl Attempt<'_> {
         };
         let snapshot = view.snapshot(head.as_ref())?;
         for nested in &snapshot.nested {
-            warnings.push(format!("{} is a repository of its own: it is not in the commit", nested.display()));
+            warnings
+                .push(format!("{} is a repository of its own: it is not in the commit", nested.display()));
         }
         for left in &snapshot.left_out {
             warnings.push(format!("{} is not in the commit: {}", left.path.display(), left.why));
@@ -105,7 +117,8 @@ impl Attempt<'_> {
         let rules = Rules::new(&self.task.spec, &self.plan.repo_config.protected)?;
         let root = &view.worktree().path;
         let broken = changes.iter().filter_map(|change| {
-            let link = if change.new_mode == 0o120_000 { fs::read_link(root.join(&change.path)).ok() } else { None };
+            let link =
+                if change.new_mode == 0o120_000 { fs::read_link(root.join(&change.path)).ok() } else { None };
             rules.violation(&change.path, link.as_deref())
         });
         let mut work = Work {

@@ -63,7 +63,11 @@ pub(super) fn conclude(
     durable::replace(&dir.file("ended.json"), &serde_json::to_vec_pretty(&ended)?)?;
     locked.event(
         Some(n),
-        EventKind::AttemptEnded { state: outcome.state, class: outcome.class, message: outcome.message.clone() },
+        EventKind::AttemptEnded {
+            state: outcome.state,
+            class: outcome.class,
+            message: outcome.message.clone(),
+        },
     )?;
     if let Some(next) = &ended.next {
         return retry(locked, found, n, next);
@@ -145,7 +149,12 @@ fn keep_failed_work(attempt: &Attempt<'_>, outcome: &mut Outcome) -> anyhow::Res
 }
 
 /// Decides whether another attempt follows, and whether this one counts against the retries.
-fn decide(locked: &LockedTask, task: &Task, n: u32, outcome: &Outcome) -> anyhow::Result<(Option<Next>, bool)> {
+fn decide(
+    locked: &LockedTask,
+    task: &Task,
+    n: u32,
+    outcome: &Outcome,
+) -> anyhow::Result<(Option<Next>, bool)> {
     let config = crate::spool::config::load(locked.spool())?;
     let limit = matches!(outcome.class, Some(Class::RateLimited | Class::Quota)) && outcome.until.is_some();
     if limit && let Some(until) = outcome.until {
@@ -161,14 +170,22 @@ fn decide(locked: &LockedTask, task: &Task, n: u32, outcome: &Outcome) -> anyhow
     }
     let mut spent = 0;
     for k in 1..n {
-        spent += u32::from(read_json::<EndedFile>(&locked.dir().attempt(k).file("ended.json"))?.is_none_or(|e| e.costs_retry));
+        spent += u32::from(
+            read_json::<EndedFile>(&locked.dir().attempt(k).file("ended.json"))?
+                .is_none_or(|e| e.costs_retry),
+        );
     }
     if spent >= most {
         return Ok((None, true));
     }
     let delay = backoff(config.defaults.retry_delay, spent, task.id.timestamp_ms());
     let until = Utc::now() + delay;
-    let message = format!("attempt {n} ended as {}: {}; next one in {} s", outcome.state, outcome.message, delay.num_seconds());
+    let message = format!(
+        "attempt {n} ended as {}: {}; next one in {} s",
+        outcome.state,
+        outcome.message,
+        delay.num_seconds()
+    );
     Ok((Some(Next { until, reason: HeldReason::Time, message }), true))
 }
 
@@ -189,7 +206,8 @@ fn result(
 ) -> anyhow::Result<TaskResult> {
     let mut attempts = Vec::new();
     for k in 1..=n {
-        attempts.extend(read_json::<EndedFile>(&locked.dir().attempt(k).file("ended.json"))?.map(|e| e.summary));
+        attempts
+            .extend(read_json::<EndedFile>(&locked.dir().attempt(k).file("ended.json"))?.map(|e| e.summary));
     }
     let bare = bare_result(task, outcome.state, outcome.class, outcome.message);
     let mut durations = outcome.durations;

@@ -30,8 +30,14 @@ impl Attempt<'_> {
         self.keep_artifacts(&work, &mut outcome)?;
         outcome.durations.finishing_ms = Some(super::steps::millis(began.elapsed()));
         outcome.message = match outcome.verification {
-            Verification::Verified => format!("succeeded and verified ({})", count(outcome.changed.len(), "file changed", "files changed")),
-            _ => format!("succeeded, unverified: there are no verify commands ({})", count(outcome.changed.len(), "file changed", "files changed")),
+            Verification::Verified => format!(
+                "succeeded and verified ({})",
+                count(outcome.changed.len(), "file changed", "files changed")
+            ),
+            _ => format!(
+                "succeeded, unverified: there are no verify commands ({})",
+                count(outcome.changed.len(), "file changed", "files changed")
+            ),
         };
         Ok(outcome)
     }
@@ -101,15 +107,27 @@ impl Attempt<'_> {
     fn message(&self, outcome: &Outcome) -> String {
         let own = outcome.report.commit_message.as_deref().map(str::trim).filter(|m| !m.is_empty());
         let text = own.map_or_else(|| self.task.spec.display_title(), str::to_owned);
-        format!("{}\n\nWorkspool-Task: {}\nWorkspool-Worker: {}\n", text.trim_end(), self.task.id, self.plan.profile.name)
+        format!(
+            "{}\n\nWorkspool-Task: {}\nWorkspool-Worker: {}\n",
+            text.trim_end(),
+            self.task.id,
+            self.plan.profile.name
+        )
     }
 
     /// Writes the patch, byte for byte, where it is found.
-    pub(super) fn write_diff(&self, view: &View, base: &Oid, to: &Oid, outcome: &mut Outcome) -> anyhow::Result<()> {
+    pub(super) fn write_diff(
+        &self,
+        view: &View,
+        base: &Oid,
+        to: &Oid,
+        outcome: &mut Outcome,
+    ) -> anyhow::Result<()> {
         let path = self.locked.dir().diff();
         let tmp = self.locked.dir().path().join(durable::unique_name());
         let file = private(&tmp)?;
-        let written = view.diff(base, to, &file).map_err(anyhow::Error::from).and_then(|()| Ok(file.sync_data()?));
+        let written =
+            view.diff(base, to, &file).map_err(anyhow::Error::from).and_then(|()| Ok(file.sync_data()?));
         if let Err(e) = written {
             let _ = fs::remove_file(&tmp);
             return Err(e.context("cannot write the diff"));
@@ -133,10 +151,15 @@ impl Attempt<'_> {
             .iter()
             .map(|path| {
                 let meta = inside(&root, Path::new(path)).and_then(|p| p.metadata().ok());
-                Deliverable { path: path.clone(), found: meta.is_some(), bytes: meta.filter(|m| m.is_file()).map(|m| m.len()) }
+                Deliverable {
+                    path: path.clone(),
+                    found: meta.is_some(),
+                    bytes: meta.filter(|m| m.is_file()).map(|m| m.len()),
+                }
             })
             .collect();
-        let missing: Vec<&str> = outcome.deliverables.iter().filter(|d| !d.found).map(|d| d.path.as_str()).collect();
+        let missing: Vec<&str> =
+            outcome.deliverables.iter().filter(|d| !d.found).map(|d| d.path.as_str()).collect();
         if missing.is_empty() {
             return Ok(None);
         }
@@ -211,7 +234,8 @@ impl Attempt<'_> {
 
     /// Finds and puts back what the worker changed in the repository outside its workspace.
     pub(super) fn check_guard(&self, outcome: &mut Outcome) -> anyhow::Result<()> {
-        let (Some(repo), Some(guard)) = (&self.repo, read_json::<Guard>(&self.dir.file("guard.json"))?) else {
+        let (Some(repo), Some(guard)) = (&self.repo, read_json::<Guard>(&self.dir.file("guard.json"))?)
+        else {
             return Ok(());
         };
         let found = guard.check(repo)?;
@@ -261,7 +285,9 @@ pub(super) fn count(n: usize, one: &str, many: &str) -> String {
 fn mime(path: &Path) -> &'static str {
     match path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase().as_str() {
         "md" | "markdown" => "text/markdown",
-        "txt" | "log" | "rs" | "py" | "sh" | "toml" | "yaml" | "yml" | "c" | "h" | "go" | "java" => "text/plain",
+        "txt" | "log" | "rs" | "py" | "sh" | "toml" | "yaml" | "yml" | "c" | "h" | "go" | "java" => {
+            "text/plain"
+        }
         "json" => "application/json",
         "jsonl" => "application/jsonl",
         "html" | "htm" => "text/html",

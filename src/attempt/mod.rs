@@ -72,7 +72,11 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
     let repo = match (&task.repo, task.spec.workspace()) {
         (Some(repo), WorkspaceKind::Worktree) => {
             let opened = Repo::open(&repo.path).map_err(|e| {
-                Box::new(Outcome::failed(Class::Workspace, Phase::Preparing, format!("{}: {e}", repo.path.display())))
+                Box::new(Outcome::failed(
+                    Class::Workspace,
+                    Phase::Preparing,
+                    format!("{}: {e}", repo.path.display()),
+                ))
             })?;
             Some(opened)
         }
@@ -83,12 +87,14 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
     let plan = match known {
         Some(plan) => plan,
         None => {
-            let plan = Plan::make(&spool, &config, &task, n, repo.as_ref())
-                .map_err(|no| Box::new(Outcome::failed(no.class, Phase::Preparing, format!("{:#}", no.error))))?;
+            let plan = Plan::make(&spool, &config, &task, n, repo.as_ref()).map_err(|no| {
+                Box::new(Outcome::failed(no.class, Phase::Preparing, format!("{:#}", no.error)))
+            })?;
             let write = || -> anyhow::Result<()> {
                 crate::durable::ensure_dir(&dir.path().join("steps"))?;
                 let bytes = serde_json::to_vec_pretty(&plan)?;
-                crate::durable::replace(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))
+                crate::durable::replace(&file, &bytes)
+                    .with_context(|| format!("cannot write {}", file.display()))
             };
             write().map_err(fault)?;
             plan

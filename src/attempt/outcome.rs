@@ -115,11 +115,25 @@ impl End {
     }
 
     pub fn interrupted(phase: Phase, message: impl Into<String>) -> Self {
-        End { state: State::Interrupted, class: None, phase, message: message.into(), until: None, transient: true }
+        End {
+            state: State::Interrupted,
+            class: None,
+            phase,
+            message: message.into(),
+            until: None,
+            transient: true,
+        }
     }
 
     pub fn over_budget(phase: Phase, message: impl Into<String>) -> Self {
-        End { state: State::BudgetExceeded, class: None, phase, message: message.into(), until: None, transient: false }
+        End {
+            state: State::BudgetExceeded,
+            class: None,
+            phase,
+            message: message.into(),
+            until: None,
+            transient: false,
+        }
     }
 
     /// The outcome with what was found out until then.

@@ -74,9 +74,8 @@ impl Plan {
         let kind = task.spec.workspace();
         let (mut base, mut branch, mut repo_config) = (None, None, RepoConfig::default());
         if let Some(repo) = repo {
-            let commit = repo
-                .resolve_base(task.spec.base.as_deref())
-                .map_err(|e| no(Class::Workspace)(e.into()))?;
+            let commit =
+                repo.resolve_base(task.spec.base.as_deref()).map_err(|e| no(Class::Workspace)(e.into()))?;
             repo_config = read_repo_config(repo, &commit).map_err(no(Class::Workspace))?;
             base = Some(commit);
             branch = Some(crate::workspace::branch(task.id));

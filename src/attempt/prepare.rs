@@ -100,7 +100,9 @@ impl Attempt<'_> {
                 anyhow::ensure!(path.is_dir(), "{} is not there any more", path.display());
                 self.keep_manifest(path)?;
             }
-            WorkspaceKind::Clone | WorkspaceKind::Copy => anyhow::bail!("{} cannot be made yet", self.plan.kind),
+            WorkspaceKind::Clone | WorkspaceKind::Copy => {
+                anyhow::bail!("{} cannot be made yet", self.plan.kind)
+            }
         }
         prepared.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let file = self.dir.file("prepared.json");
@@ -173,13 +175,16 @@ impl Attempt<'_> {
     /// Says what was restricted, and who enforced it.
     pub(super) fn restrictions(&self, enforced: &[String]) -> Vec<crate::model::result::Restriction> {
         let worker = self.plan.profile.name.to_string();
-        let made = |what: String, by: &str| crate::model::result::Restriction { what, enforced_by: by.to_owned() };
+        let made =
+            |what: String, by: &str| crate::model::result::Restriction { what, enforced_by: by.to_owned() };
         let mut found = Vec::new();
         match self.task.spec.permission() {
             Permission::Full => {}
             other => found.push(made(other.to_string(), "workspool")),
         }
-        for (wanted, what) in [(self.task.spec.no_network, "no_network"), (self.task.spec.no_shell, "no_shell")] {
+        for (wanted, what) in
+            [(self.task.spec.no_network, "no_network"), (self.task.spec.no_shell, "no_shell")]
+        {
             if wanted {
                 let by = if enforced.iter().any(|e| e == what) { worker.as_str() } else { "nobody" };
                 found.push(made(what.to_owned(), by));
@@ -198,7 +203,10 @@ fn lacks(repo: &Repo, tree: &Path) -> Vec<String> {
     if std::fs::read_to_string(tree.join(".gitattributes")).is_ok_and(|t| t.contains("filter=lfs"))
         && crate::worker::env::find_executable("git-lfs").is_none()
     {
-        found.push("the repository uses git-lfs, which is not installed: large files are pointers in the workspace".into());
+        found.push(
+            "the repository uses git-lfs, which is not installed: large files are pointers in the workspace"
+                .into(),
+        );
     }
     if repo.shallow {
         found.push("the repository is a shallow clone: its history is cut off".into());

@@ -35,7 +35,8 @@ pub fn spawn(locked: LockedTask, attempt: u32) -> anyhow::Result<std::process::C
     let mut command = Command::new(program);
     command.arg("exec").arg("--spool").arg(locked.spool().root());
     command.arg("--task").arg(locked.id().to_string()).arg("--attempt").arg(attempt.to_string());
-    let handed = rustix::io::fcntl_dupfd_cloexec(locked.lock().as_fd(), 3).context("cannot hand over the lock")?;
+    let handed =
+        rustix::io::fcntl_dupfd_cloexec(locked.lock().as_fd(), 3).context("cannot hand over the lock")?;
     command.arg("--lock-fd").arg(handed.as_raw_fd().to_string()).current_dir("/");
     let mut command = process::detach(command);
     // SAFETY: one system call on an open descriptor; nothing is allocated. Only in the child does the

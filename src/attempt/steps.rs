@@ -14,7 +14,12 @@ use std::time::Duration;
 
 impl Attempt<'_> {
     /// The plan of a command that a user declared: setup, verify, teardown.
-    pub(super) fn command_plan(&self, step: &str, command: &Command, total: Duration) -> anyhow::Result<StepPlan> {
+    pub(super) fn command_plan(
+        &self,
+        step: &str,
+        command: &Command,
+        total: Duration,
+    ) -> anyhow::Result<StepPlan> {
         let mut plan = self.step_plan(step, command.argv())?;
         // A deadline of nothing still lets the keeper say that the time was over.
         plan.deadlines.total_ms = Some(millis(total).max(1));
@@ -53,8 +58,10 @@ impl Attempt<'_> {
         plan.mask_env = self.task.spec.env.clone();
         plan.mask_env.extend(plan.pass_env.iter().filter(|n| redact::env_name_is_secret(n)).cloned());
         if let Some(prepared) = super::read_prepared(&self.dir)? {
-            let secret = |path: &&PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().contains(".env"));
-            plan.mask_files = prepared.copied.iter().filter(secret).map(|p| self.plan.workspace.join(p)).collect();
+            let secret =
+                |path: &&PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().contains(".env"));
+            plan.mask_files =
+                prepared.copied.iter().filter(secret).map(|p| self.plan.workspace.join(p)).collect();
         }
         plan.grace_ms = self.plan.defaults.grace_ms;
         plan.output_cap_bytes = self.plan.defaults.output_cap;
@@ -66,7 +73,9 @@ impl Attempt<'_> {
     /// A folder inside the workspace, whatever links there are.
     fn inside(&self, subdir: &std::path::Path) -> anyhow::Result<PathBuf> {
         let path = self.plan.workspace.join(subdir);
-        let real = path.canonicalize().with_context(|| format!("there is no folder {} in the workspace", subdir.display()))?;
+        let real = path
+            .canonicalize()
+            .with_context(|| format!("there is no folder {} in the workspace", subdir.display()))?;
         let root = self.plan.workspace.canonicalize()?;
         anyhow::ensure!(real.starts_with(&root), "{} leads out of the workspace", subdir.display());
         Ok(real)
@@ -107,9 +116,11 @@ impl Attempt<'_> {
                 let message = format!("used {used} of {limit} {which:?}");
                 Ok(Err(End::over_budget(phase, message)))
             }
-            Cause::KeeperFault { error } => {
-                Ok(Err(End::failed(Class::Internal, phase, format!("the keeper of step {step} failed: {error}"))))
-            }
+            Cause::KeeperFault { error } => Ok(Err(End::failed(
+                Class::Internal,
+                phase,
+                format!("the keeper of step {step} failed: {error}"),
+            ))),
             Cause::Exit | Cause::Deadline { .. } | Cause::Lingered => Ok(Ok(exit)),
         }
     }

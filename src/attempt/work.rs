@@ -37,12 +37,24 @@ impl Attempt<'_> {
                 Err(end) => return Ok(Some(end)),
             };
             match gate.verification {
-                Verification::Failed if round <= repairs => repair = Some(self.evidence(round, repairs, &gate)),
+                Verification::Failed if round <= repairs => {
+                    repair = Some(self.evidence(round, repairs, &gate))
+                }
                 Verification::Failed => {
                     let failed: Vec<&_> = gate.runs.iter().filter(|r| !r.passed).collect();
-                    let first = failed.first().map_or_else(String::new, |r| format!("{} ({})", r.command, gate::ended(r)));
-                    let more = if failed.len() > 1 { format!(" and {} more", failed.len() - 1) } else { String::new() };
-                    let end = End::failed(Class::GateFailed, Phase::Verifying, format!("verification failed: {first}{more}"));
+                    let first = failed
+                        .first()
+                        .map_or_else(String::new, |r| format!("{} ({})", r.command, gate::ended(r)));
+                    let more = if failed.len() > 1 {
+                        format!(" and {} more", failed.len() - 1)
+                    } else {
+                        String::new()
+                    };
+                    let end = End::failed(
+                        Class::GateFailed,
+                        Phase::Verifying,
+                        format!("verification failed: {first}{more}"),
+                    );
                     return Ok(Some(end));
                 }
                 _ => return Ok(None),
@@ -75,7 +87,11 @@ impl Attempt<'_> {
             self.enter(Phase::Working)?;
         }
         let Some(total) = self.time_left()? else {
-            return Ok(Some(End::failed(Class::Timeout, Phase::Working, "the time for all attempts is over")));
+            return Ok(Some(End::failed(
+                Class::Timeout,
+                Phase::Working,
+                "the time for all attempts is over",
+            )));
         };
         let mut plan = self.step_plan(&step, invocation.argv)?;
         plan.stdin = invocation.stdin;
@@ -85,7 +101,8 @@ impl Attempt<'_> {
         plan.parser = self.plan.profile.output.clone();
         let spec = &self.task.spec;
         plan.deadlines.total_ms = Some(millis(total).max(1));
-        plan.deadlines.silence_ms = Some(spec.silence_timeout.unwrap_or(self.plan.defaults.silence_timeout) * 1000);
+        plan.deadlines.silence_ms =
+            Some(spec.silence_timeout.unwrap_or(self.plan.defaults.silence_timeout) * 1000);
         plan.deadlines.start_ms = spec.start_timeout.or(self.plan.profile.start_timeout).map(|s| s * 1000);
         let (asked, most) = (&spec.budget, &self.config.ceilings.budget);
         plan.budget = Budget {
@@ -136,7 +153,10 @@ impl Attempt<'_> {
             outcome.warnings.push(format!("the worker's stop command failed: {error}"));
         }
         if let Some(stats) = exit.output.as_ref().filter(|s| s.cut_out + s.cut_err > 0) {
-            outcome.warnings.push(format!("{} bytes of output are over the cap and were not logged", stats.cut_out + stats.cut_err));
+            outcome.warnings.push(format!(
+                "{} bytes of output are over the cap and were not logged",
+                stats.cut_out + stats.cut_err
+            ));
         }
         self.note_census(exit, outcome);
     }
@@ -153,7 +173,11 @@ impl Attempt<'_> {
                 };
                 return Some(End::failed(class, at, format!("the worker was ended: {}", describe(exit))));
             }
-            Cause::Exit | Cause::Lingered | Cause::Cancelled | Cause::Budget { .. } | Cause::KeeperFault { .. } => {}
+            Cause::Exit
+            | Cause::Lingered
+            | Cause::Cancelled
+            | Cause::Budget { .. }
+            | Cause::KeeperFault { .. } => {}
         }
         if let Ended::NotStarted { error, not_found } = &exit.ended {
             let class = if *not_found { Class::NotFound } else { Class::WorkerFailed };
@@ -166,7 +190,8 @@ impl Attempt<'_> {
             _ => (None, None),
         };
         let observed = Observed { exit_code, signal, stderr_tail: &exit.stderr_tail, facts: summary };
-        let Verdict::Failed { mut class, message, until } = judge(&self.plan.profile.output, &observed) else {
+        let Verdict::Failed { mut class, message, until } = judge(&self.plan.profile.output, &observed)
+        else {
             return None;
         };
         if let Some(known) = exit_code.and_then(|c| self.plan.profile.exit_codes.get(&c.to_string())) {
@@ -185,7 +210,8 @@ impl Attempt<'_> {
     }
 
     fn invocation(&self, round: u32, repair: Option<Repair>) -> anyhow::Result<invoke::Invocation> {
-        let file = self.dir.file(&if round == 1 { "prompt.md".to_owned() } else { format!("prompt.{round}.md") });
+        let file =
+            self.dir.file(&if round == 1 { "prompt.md".to_owned() } else { format!("prompt.{round}.md") });
         let text = match fs::read_to_string(&file) {
             Ok(text) if self.dir.step(&format!("work.{round}")).exists() => text,
             _ => {
@@ -238,7 +264,8 @@ impl Attempt<'_> {
         own = own.min(self.config.ceilings.timeout.unwrap_or(u64::MAX));
         let own = Duration::from_secs(own);
         let Some(total) = spec.total_timeout else { return Ok(Some(own)) };
-        let first: Option<super::Plan> = crate::spool::read_json(&self.locked.dir().attempt(1).file("attempt.json"))?;
+        let first: Option<super::Plan> =
+            crate::spool::read_json(&self.locked.dir().attempt(1).file("attempt.json"))?;
         let began = first.map_or(self.plan.started_at, |p| p.started_at);
         let spent = (chrono::Utc::now() - began).to_std().unwrap_or_default();
         let left = Duration::from_secs(total).saturating_sub(spent);
@@ -259,7 +286,11 @@ fn need_results(spool: &Spool, needs: &[TaskId]) -> Vec<NeedResult> {
     let made = needs.iter().filter_map(|id| {
         let result = spool.read_result(*id).ok()??;
         let task = spool.read_task(*id).ok()?;
-        Some(NeedResult { id: *id, title: task.spec.display_title(), summary: result.summary.unwrap_or(result.message) })
+        Some(NeedResult {
+            id: *id,
+            title: task.spec.display_title(),
+            summary: result.summary.unwrap_or(result.message),
+        })
     });
     made.collect()
 }

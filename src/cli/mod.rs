@@ -1,1 +1,114 @@
-//! (being built)
+//! The command line: a file a verb, arguments in, text or JSON out.
+
+mod artifacts;
+mod diff;
+mod exit;
+mod list;
+mod logs;
+mod run;
+mod schema;
+mod show;
+mod state;
+mod submit;
+mod term;
+mod wait;
+mod workers;
+
+use crate::verbs::House;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+pub use exit::Exit;
+
+/// A spool of coding tasks on disk, and a runner that works them off
+///
+/// Tasks are submitted by command line, by dropping a JSON file into a folder, or from Rust. A runner works
+/// each off in a git worktree of its own, verifies it, commits it to a branch of its own, and writes a
+/// result. Nothing reaches your branch until you accept it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "workspool",
+    version,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// The spool's folder [default: ~/.workspool]
+    #[arg(long, global = true, value_name = "DIR", env = "WORKSPOOL_HOME", hide_env_values = true)]
+    spool: Option<PathBuf>,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Submit(submit::Args),
+    List(list::Args),
+    Show(show::Args),
+    Logs(logs::Args),
+    Diff(diff::Args),
+    Artifacts(artifacts::Args),
+    Wait(wait::Args),
+    Why(state::WhyArgs),
+    Cancel(state::CancelArgs),
+    Hold(state::IdsArgs),
+    Release(state::ReleaseArgs),
+    Edit(state::EditArgs),
+    Retry(state::RetryArgs),
+    Workers(workers::Args),
+    Tick(run::TickArgs),
+    Run(run::RunArgs),
+    Schema(schema::Args),
+}
+
+/// Parses the command line, carries the verb out, and says how it went.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            return ExitCode::from(if e.use_stderr() { exit::USAGE } else { 0 });
+        }
+    };
+    match dispatch(cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(exit) => {
+            term::error(&exit.message);
+            ExitCode::from(exit.code)
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<u8, Exit> {
+    if let Verb::Schema(args) = cli.verb {
+        return schema::run(&args);
+    }
+    let house = House::open(cli.spool)?;
+    match cli.verb {
+        Verb::Submit(args) => submit::run(&house, args),
+        Verb::List(args) => list::run(&house, &args),
+        Verb::Show(args) => show::run(&house, &args),
+        Verb::Logs(args) => logs::run(&house, &args),
+        Verb::Diff(args) => diff::run(&house, &args),
+        Verb::Artifacts(args) => artifacts::run(&house, &args),
+        Verb::Wait(args) => wait::run(&house, &args),
+        Verb::Why(args) => state::why(&house, &args),
+        Verb::Cancel(args) => state::cancel(&house, &args),
+        Verb::Hold(args) => state::hold(&house, &args),
+        Verb::Release(args) => state::release(&house, &args),
+        Verb::Edit(args) => state::edit(&house, args),
+        Verb::Retry(args) => state::retry(&house, &args),
+        Verb::Workers(args) => workers::run(&house, &args),
+        Verb::Tick(args) => run::tick(&house, &args),
+        Verb::Run(args) => run::run(&house, &args),
+        Verb::Schema(_) => Ok(0),
+    }
+}
+
+/// Resolves what a user typed for a task, expanding what was just submitted first.
+fn resolve(house: &House, text: &str) -> Result<crate::model::TaskId, Exit> {
+    crate::intake::expand(&house.spool)?;
+    Ok(house.spool.resolve(text)?)
+}

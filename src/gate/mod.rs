@@ -44,7 +44,8 @@ pub fn run<E>(
         let made = match carried {
             Carried::Ended(exit) => {
                 gate.cancelled |= exit.cause == Cause::Cancelled;
-                gate.left_over.extend(exit.left_over.iter().map(|s| format!("{} (pid {})", s.command, s.pid)));
+                gate.left_over
+                    .extend(exit.left_over.iter().map(|s| format!("{} (pid {})", s.command, s.pid)));
                 made(command, &exit, log)
             }
             Carried::Lost(_) => {

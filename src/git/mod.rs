@@ -37,8 +37,8 @@ mod tests;
 
 pub use diff::{Change, ChangeStatus};
 pub use guard::{Guard, Tampering};
-pub use paths::checkout_paths;
 pub use oid::{ObjectFormat, Oid};
+pub use paths::checkout_paths;
 pub use repo::{Head, Repo, RepoError, RepoKey};
 pub use runner::{Git, GitError, GitErrorKind, calls, version};
 pub use salvage::{Limits, Salvage, SalvageEntry, Salvaged};

@@ -29,7 +29,12 @@ pub fn checkout_paths(view: &View, commit: &Oid, paths: &[&Path]) -> Result<(), 
         list.extend_from_slice(bytes::of_path(path));
         list.push(0);
     }
-    view.git().writes("checkout-index").args(["--force", "--index", "-z", "--stdin"]).stdin(list).run().map(drop)
+    view.git()
+        .writes("checkout-index")
+        .args(["--force", "--index", "-z", "--stdin"])
+        .stdin(list)
+        .run()
+        .map(drop)
 }
 
 impl View {

@@ -4,7 +4,8 @@ use crate::git::Repo;
 use crate::model::input::Submission;
 use crate::model::task::{BatchRef, RepoRef, RoutedBy, SubmittedBy};
 use crate::model::{
-    Batch, Config, Problem, ProblemKind, Short, Task, TaskId, TaskSpec, VERSION, WorkerName, WorkspaceKind, check,
+    Batch, Config, Problem, ProblemKind, Short, Task, TaskId, TaskSpec, VERSION, WorkerName, WorkspaceKind,
+    check,
 };
 use crate::spool::{Spool, SpoolError};
 use crate::worker;
@@ -26,7 +27,12 @@ pub(super) fn records(
     };
     let place = |k: usize| if single { None } else { Some(format!("tasks[{k}]")) };
     let mut problems = Vec::new();
-    let mut found = |k: usize, p: Problem| problems.push(match place(k) { Some(at) => p.under(&at), None => p });
+    let mut found = |k: usize, p: Problem| {
+        problems.push(match place(k) {
+            Some(at) => p.under(&at),
+            None => p,
+        })
+    };
 
     let names = batch_names(&specs, first, &mut found);
     let mut repos: HashMap<PathBuf, Result<RepoRef, Problem>> = HashMap::new();
@@ -39,7 +45,11 @@ pub(super) fn records(
             found(k, p);
         }
         if !single && spec.idempotency_key.is_some() {
-            found(k, Problem::new(ProblemKind::Invalid, "in a batch, the key belongs to the batch").at("idempotency_key"));
+            found(
+                k,
+                Problem::new(ProblemKind::Invalid, "in a batch, the key belongs to the batch")
+                    .at("idempotency_key"),
+            );
         }
         let worker = workers
             .entry(spec.worker.clone())
@@ -81,7 +91,11 @@ pub(super) fn records(
                 routed_by,
                 repo,
                 needs,
-                batch: (!single).then(|| BatchRef { first, index: u32::try_from(k).unwrap_or(u32::MAX), size }),
+                batch: (!single).then(|| BatchRef {
+                    first,
+                    index: u32::try_from(k).unwrap_or(u32::MAX),
+                    size,
+                }),
                 spec,
             }),
         }
@@ -103,17 +117,31 @@ pub fn revise(spool: &Spool, config: &Config, old: &Task, spec: TaskSpec) -> Res
     }
     let made = records(spool, config, Submission::One(Box::new(checked)), &old.submitted_by, old.id)?;
     let new = made.into_iter().next().ok_or_else(|| anyhow::anyhow!("one task makes one record"))?;
-    Ok(Task { revision: old.revision + 1, submitted_at: old.submitted_at, batch: old.batch.clone(), spec, ..new })
+    Ok(Task {
+        revision: old.revision + 1,
+        submitted_at: old.submitted_at,
+        batch: old.batch.clone(),
+        spec,
+        ..new
+    })
 }
 
 /// The names that tasks of a batch give themselves.
-fn batch_names(specs: &[TaskSpec], first: TaskId, found: &mut impl FnMut(usize, Problem)) -> BTreeMap<String, TaskId> {
+fn batch_names(
+    specs: &[TaskSpec],
+    first: TaskId,
+    found: &mut impl FnMut(usize, Problem),
+) -> BTreeMap<String, TaskId> {
     let mut names = BTreeMap::new();
     for (k, spec) in specs.iter().enumerate() {
         if let Some(name) = &spec.name
             && names.insert(name.clone(), first.plus(k)).is_some()
         {
-            found(k, Problem::new(ProblemKind::Invalid, format!("two tasks of the batch are named {name:?}")).at("name"));
+            found(
+                k,
+                Problem::new(ProblemKind::Invalid, format!("two tasks of the batch are named {name:?}"))
+                    .at("name"),
+            );
         }
     }
     names
@@ -134,7 +162,10 @@ fn needs(
             Some(id) => Ok(*id),
             None => spool.resolve(need).map_err(|e| {
                 let known: Vec<&String> = names.keys().collect();
-                let p = Problem::new(ProblemKind::Task, e.to_string().lines().next().unwrap_or_default().to_owned());
+                let p = Problem::new(
+                    ProblemKind::Task,
+                    e.to_string().lines().next().unwrap_or_default().to_owned(),
+                );
                 match crate::model::input::nearest(need, &known) {
                     Some(near) => p.hint(format!("did you mean {near:?} of the same batch?")),
                     None => p.hint("a need is the id of a task, or the name of a task of the same batch"),
@@ -142,7 +173,9 @@ fn needs(
             }),
         };
         match id {
-            Ok(id) if id == own => found(Problem::new(ProblemKind::Invalid, "a task cannot need itself").at(at)),
+            Ok(id) if id == own => {
+                found(Problem::new(ProblemKind::Invalid, "a task cannot need itself").at(at))
+            }
             Ok(id) if ids.contains(&id) => {}
             Ok(id) => ids.push(id),
             Err(p) => found(p.at(at)),
@@ -163,10 +196,19 @@ fn circle(tasks: &[Task]) -> Option<Problem> {
         }
         if left.len() == before {
             let names = left.iter().take(8).map(|t| {
-                t.spec.name.clone().unwrap_or_else(|| format!("tasks[{}]", t.batch.as_ref().map_or(0, |b| b.index)))
+                t.spec
+                    .name
+                    .clone()
+                    .unwrap_or_else(|| format!("tasks[{}]", t.batch.as_ref().map_or(0, |b| b.index)))
             });
             let names = names.collect::<Vec<_>>().join(", ");
-            return Some(Problem::new(ProblemKind::Invalid, format!("these tasks need each other in a circle: {names}")).at("tasks"));
+            return Some(
+                Problem::new(
+                    ProblemKind::Invalid,
+                    format!("these tasks need each other in a circle: {names}"),
+                )
+                .at("tasks"),
+            );
         }
     }
 }
@@ -180,11 +222,20 @@ fn repository(spool: &Spool, config: &Config, path: &Path, kind: WorkspaceKind) 
     }
     let inside = |a: &Path, b: &Path| a.starts_with(b);
     if inside(&resolved, spool.root()) {
-        return Err(problem(format!("{} lies inside the spool {}", resolved.display(), spool.root().display()))
-            .hint("a repository and a spool must not be inside each other: use another place for one of them"));
+        return Err(problem(format!(
+            "{} lies inside the spool {}",
+            resolved.display(),
+            spool.root().display()
+        ))
+        .hint("a repository and a spool must not be inside each other: use another place for one of them"));
     }
     if inside(spool.root(), &resolved) && !config.allow_repository_above_spool {
-        return Err(problem(format!("the spool {} lies inside {}", spool.root().display(), resolved.display())).hint(
+        return Err(problem(format!(
+            "the spool {} lies inside {}",
+            spool.root().display(),
+            resolved.display()
+        ))
+        .hint(
             "name another spool by WORKSPOOL_HOME, or set allow_repository_above_spool = true in config.toml",
         ));
     }
@@ -193,7 +244,8 @@ fn repository(spool: &Spool, config: &Config, path: &Path, kind: WorkspaceKind) 
             use std::os::unix::fs::MetadataExt as _;
             let meta = resolved.metadata().map_err(|e| problem(reason(&e)))?;
             let key = Short::of(&format!("{}:{}", meta.dev(), meta.ino())).of_directory().to_string();
-            let name = resolved.file_name().map_or_else(|| "root".into(), |n| n.to_string_lossy().into_owned());
+            let name =
+                resolved.file_name().map_or_else(|| "root".into(), |n| n.to_string_lossy().into_owned());
             Ok(RepoRef { name: format!("{name}-{key}"), key, path: resolved })
         }
         WorkspaceKind::Worktree | WorkspaceKind::Clone => {

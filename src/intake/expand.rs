@@ -3,7 +3,9 @@
 
 use crate::durable;
 use crate::model::{EventKind, HeldReason, Intake, State, Task, VERSION};
-use crate::spool::{EventLog, LockedTask, Place, Spool, SpoolError, events, names, ticket_of, waiting_message};
+use crate::spool::{
+    EventLog, LockedTask, Place, Spool, SpoolError, events, names, ticket_of, waiting_message,
+};
 use anyhow::Context as _;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -107,7 +109,9 @@ fn first_place(spool: &Spool, task: &Task, locked: &LockedTask) -> Result<Place,
         return locked.write_hold(HeldReason::Needs, None, &waiting_message(&task.needs));
     }
     match task.spec.not_before.filter(|t| *t > chrono::Utc::now()) {
-        Some(until) => locked.write_hold(HeldReason::Time, Some(until), &format!("not before {}", until.to_rfc3339())),
+        Some(until) => {
+            locked.write_hold(HeldReason::Time, Some(until), &format!("not before {}", until.to_rfc3339()))
+        }
         None => Ok(Place::Queue),
     }
 }

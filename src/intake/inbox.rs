@@ -90,7 +90,13 @@ fn candidates(dir: &Path) -> anyhow::Result<Vec<std::ffi::OsString>> {
     Ok(found)
 }
 
-fn admit_file(spool: &Spool, config: &Config, inbox: &Inbox, name: &OsStr, admitted: &mut Admitted) -> anyhow::Result<()> {
+fn admit_file(
+    spool: &Spool,
+    config: &Config,
+    inbox: &Inbox,
+    name: &OsStr,
+    admitted: &mut Admitted,
+) -> anyhow::Result<()> {
     let path = inbox.path.join(name);
     let shown = name.to_string_lossy().into_owned();
     let taking = shown.starts_with(TAKING);
@@ -99,12 +105,26 @@ fn admit_file(spool: &Spool, config: &Config, inbox: &Inbox, name: &OsStr, admit
     let Some(meta) = stat(&path)? else { return Ok(()) };
     if !meta.is_file() {
         if meta.is_symlink() && path.is_file() {
-            return refuse(inbox, spool, &path, &original, vec![malformed("a symbolic link is not taken: copy the file")], admitted);
+            return refuse(
+                inbox,
+                spool,
+                &path,
+                &original,
+                vec![malformed("a symbolic link is not taken: copy the file")],
+                admitted,
+            );
         }
         return Ok(());
     }
     if meta.len() > MAX_BYTES {
-        return refuse(inbox, spool, &path, &original, vec![malformed(&format!("larger than {MAX_BYTES} bytes"))], admitted);
+        return refuse(
+            inbox,
+            spool,
+            &path,
+            &original,
+            vec![malformed(&format!("larger than {MAX_BYTES} bytes"))],
+            admitted,
+        );
     }
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
@@ -165,7 +185,13 @@ fn admit_file(spool: &Spool, config: &Config, inbox: &Inbox, name: &OsStr, admit
     match submit_with_key(spool, config, submission, by, Some(key)) {
         Ok(tasks) => {
             let answer = Taken { version: VERSION, file: &original, at: Utc::now(), tasks: &tasks };
-            answer_file(spool, inbox, &format!("{}.json", stem(&original)), &serde_json::to_vec_pretty(&answer)?, false)?;
+            answer_file(
+                spool,
+                inbox,
+                &format!("{}.json", stem(&original)),
+                &serde_json::to_vec_pretty(&answer)?,
+                false,
+            )?;
             durable::remove_file(&held)?;
             admitted.tasks.extend(tasks);
             Ok(())
@@ -210,7 +236,13 @@ fn refuse(
 }
 
 /// Writes an answer where its client can read it.
-fn answer_file(spool: &Spool, inbox: &Inbox, name: &str, bytes: &[u8], only_results: bool) -> anyhow::Result<()> {
+fn answer_file(
+    spool: &Spool,
+    inbox: &Inbox,
+    name: &str,
+    bytes: &[u8],
+    only_results: bool,
+) -> anyhow::Result<()> {
     if !only_results {
         durable::replace(&spool.taken().join(name), bytes)?;
     }

@@ -36,7 +36,12 @@ struct KeyFile {
 ///
 /// All tasks of a batch are taken, or none. Of submissions with one key and the same content the first
 /// one counts, however many race.
-pub fn submit(spool: &Spool, config: &Config, submission: Submission, by: SubmittedBy) -> Result<Vec<Accepted>, Refused> {
+pub fn submit(
+    spool: &Spool,
+    config: &Config,
+    submission: Submission,
+    by: SubmittedBy,
+) -> Result<Vec<Accepted>, Refused> {
     let key = match &submission {
         Submission::One(spec) => spec.idempotency_key.clone(),
         Submission::Many(batch) => batch.idempotency_key.clone(),
@@ -64,13 +69,20 @@ pub fn submit_with_key(
     let mut first = TaskId::generate();
     let mut tasks = admit::records(spool, config, submission.clone(), &by, first)?;
     if let (Some(key), Some(content)) = (&key, &content) {
-        let known = KeyFile { version: VERSION, key: key.clone(), first, content: content.clone(), count: tasks.len() };
+        let known = KeyFile {
+            version: VERSION,
+            key: key.clone(),
+            first,
+            content: content.clone(),
+            count: tasks.len(),
+        };
         let path = key_path(spool, key);
         let bytes = serde_json::to_vec(&known).map_err(anyhow::Error::from)?;
         let won = durable::create_new(&path, &bytes).map_err(|e| SpoolError::io("write", &path, e))?;
         if !won {
-            let known = read_key(spool, key)?
-                .ok_or_else(|| Refused::Fault(anyhow::anyhow!("the idempotency key was removed meanwhile; try again")))?;
+            let known = read_key(spool, key)?.ok_or_else(|| {
+                Refused::Fault(anyhow::anyhow!("the idempotency key was removed meanwhile; try again"))
+            })?;
             if let Some(accepted) = existing(spool, key, &known, content, &specs)? {
                 return Ok(accepted);
             }
@@ -88,7 +100,12 @@ pub fn submit_with_key(
 }
 
 fn accepted(task: &Task, existing: bool) -> Accepted {
-    Accepted { id: task.id, sha256: events::hash(&task.to_bytes()), title: task.spec.display_title(), existing }
+    Accepted {
+        id: task.id,
+        sha256: events::hash(&task.to_bytes()),
+        title: task.spec.display_title(),
+        existing,
+    }
 }
 
 /// What a submission is, apart from its key: equal content has an equal hash.
@@ -171,7 +188,9 @@ fn difference(tasks: &[Task], submission: &Submission) -> String {
     }
     let mut fields = Vec::new();
     for (k, (old, new)) in tasks.iter().zip(&specs).enumerate() {
-        let (Ok(old), Ok(new)) = (serde_json::to_value(&old.spec), serde_json::to_value(new)) else { continue };
+        let (Ok(old), Ok(new)) = (serde_json::to_value(&old.spec), serde_json::to_value(new)) else {
+            continue;
+        };
         let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { continue };
         let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
         for name in names {

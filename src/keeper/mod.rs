@@ -23,7 +23,7 @@ mod run;
 mod spawn;
 mod sweep;
 
-pub use carry::{CarryError, Carried, carry};
+pub use carry::{Carried, CarryError, carry};
 pub use entry::main;
 pub use facts::{FactCounts, Said, summary};
 pub use launch::{LaunchError, await_end, complaints, launch, launch_with, wait};

@@ -65,7 +65,11 @@ impl Running {
         if ticket.repo != Short::NONE {
             let most = if ticket.repo.is_directory() { 1 } else { limits.repo };
             if at(&self.repos, ticket.repo) >= most {
-                return Some(if ticket.repo.is_directory() { Limit::Directory } else { Limit::Repository(most) });
+                return Some(if ticket.repo.is_directory() {
+                    Limit::Directory
+                } else {
+                    Limit::Repository(most)
+                });
             }
         }
         match limits.workers.get(&ticket.worker) {
@@ -103,7 +107,9 @@ pub fn claim(spool: &Spool, config: &Config) -> anyhow::Result<(Vec<Child>, Vec<
     if parsed::<Ticket>(&spool.queue())?.is_empty() {
         return Ok((children, faults));
     }
-    if crate::intake::check_reserve(spool.root(), config.disk.reserve_bytes, config.disk.reserve_percent).is_err() {
+    if crate::intake::check_reserve(spool.root(), config.disk.reserve_bytes, config.disk.reserve_percent)
+        .is_err()
+    {
         // Nothing is started that could not be finished; what waits goes on waiting.
         return Ok((children, faults));
     }

@@ -101,7 +101,9 @@ fn due_tickets(spool: &Spool) -> anyhow::Result<()> {
                 break;
             }
             let Some(locked) = spool.try_lock_task(timed.ticket.task)? else { continue };
-            if let Some(found) = locked.ticket()?.filter(|f| matches!(f.place, Place::Held(r, Some(_)) if r == reason)) {
+            if let Some(found) =
+                locked.ticket()?.filter(|f| matches!(f.place, Place::Held(r, Some(_)) if r == reason))
+            {
                 locked.settle(found)?;
             }
         }

@@ -66,7 +66,12 @@ impl Watch {
 
     /// Looks again and again, at once whenever something happened and every `poll` otherwise, until `look`
     /// finds something or `deadline` has passed.
-    pub fn until<T>(&self, poll: Duration, deadline: Option<Instant>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    pub fn until<T>(
+        &self,
+        poll: Duration,
+        deadline: Option<Instant>,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
         loop {
             if let Some(found) = look() {
                 return Some(found);

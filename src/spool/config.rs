@@ -23,7 +23,9 @@ pub enum ConfigError {
 pub fn load(spool: &Spool) -> Result<Config, ConfigError> {
     let path = spool.config_file();
     let mut config: Config = match std::fs::read_to_string(&path) {
-        Ok(text) => crate::model::input::toml(&text).map_err(|p| ConfigError::File(path.clone(), Box::new(p)))?,
+        Ok(text) => {
+            crate::model::input::toml(&text).map_err(|p| ConfigError::File(path.clone(), Box::new(p)))?
+        }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Config::default(),
         Err(e) => return Err(SpoolError::io("read", &path, e).into()),
     };

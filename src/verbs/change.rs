@@ -2,7 +2,9 @@
 
 use super::House;
 use crate::intake::{self, Refused};
-use crate::model::{EventKind, HeldReason, RequestKind, Review, ReviewFile, State, TaskId, TaskSpec, WorkerName};
+use crate::model::{
+    EventKind, HeldReason, RequestKind, Review, ReviewFile, State, TaskId, TaskSpec, WorkerName,
+};
 use crate::spool::{Found, LockedTask, Place, SpoolError, read_json, ticket_of};
 use crate::{durable, runner};
 use anyhow::Context as _;
@@ -80,9 +82,15 @@ pub fn release(house: &House, id: TaskId) -> anyhow::Result<State> {
         }
         Place::Held(reason, _) => {
             let hold = house.spool.read_hold(id).map(|h| h.message).unwrap_or_default();
-            Err(SpoolError::WrongState(format!("task {id} is held for {reason} ({hold}): it cannot be released by hand")).into())
+            Err(SpoolError::WrongState(format!(
+                "task {id} is held for {reason} ({hold}): it cannot be released by hand"
+            ))
+            .into())
         }
-        _ => Err(SpoolError::WrongState(format!("task {id} is not held, it is {}", found.place.state())).into()),
+        _ => {
+            Err(SpoolError::WrongState(format!("task {id} is not held, it is {}", found.place.state()))
+                .into())
+        }
     }
 }
 
@@ -111,7 +119,10 @@ fn write_revision(locked: &LockedTask, task: &crate::model::Task) -> anyhow::Res
     let path = locked.dir().record(task.revision);
     let bytes = task.to_bytes();
     durable::replace(&path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
-    locked.event(None, EventKind::Edited { revision: task.revision, sha256: crate::spool::events::hash(&bytes) })
+    locked.event(
+        None,
+        EventKind::Edited { revision: task.revision, sha256: crate::spool::events::hash(&bytes) },
+    )
 }
 
 /// Makes another attempt at a task that has ended, perhaps by another worker.
@@ -161,7 +172,9 @@ fn settled(house: &House, id: TaskId) -> anyhow::Result<Standing> {
     let watch = std::cell::OnceCell::new();
     loop {
         if let Some(locked) = spool.try_lock_task(id)? {
-            let found = locked.ticket()?.with_context(|| format!("task {id} has no ticket: see `workspool check`"))?;
+            let found = locked
+                .ticket()?
+                .with_context(|| format!("task {id} has no ticket: see `workspool check`"))?;
             return Ok(Standing::Locked(locked, found));
         }
         if let Some(found) = spool.find_ticket(id)?.filter(|f| f.place == Place::Running) {
@@ -177,10 +190,13 @@ fn settled(house: &House, id: TaskId) -> anyhow::Result<Standing> {
 
 fn waiting(house: &House, id: TaskId, what: &str) -> anyhow::Result<(LockedTask, Found)> {
     match settled(house, id)? {
-        Standing::Locked(locked, found) if matches!(found.place, Place::Queue | Place::Held(..)) => Ok((locked, found)),
+        Standing::Locked(locked, found) if matches!(found.place, Place::Queue | Place::Held(..)) => {
+            Ok((locked, found))
+        }
         Standing::Locked(_, found) | Standing::Running(found) => {
             let state = found.place.state();
-            Err(SpoolError::WrongState(format!("task {id} is {state}: only a waiting task can be {what}")).into())
+            Err(SpoolError::WrongState(format!("task {id} is {state}: only a waiting task can be {what}"))
+                .into())
         }
     }
 }

@@ -95,7 +95,9 @@ pub fn list(house: &House, filter: &Filter) -> anyhow::Result<Listing> {
         let fits = filter.review.is_none_or(|r| entry.review == Some(r))
             && filter.tags.iter().all(|t| entry.tags.contains(t))
             && filter.worker.as_ref().is_none_or(|w| *w == entry.worker)
-            && repository.as_ref().is_none_or(|r| entry.repository.as_ref().is_some_and(|e| e.starts_with(r) || r.starts_with(e)));
+            && repository.as_ref().is_none_or(|r| {
+                entry.repository.as_ref().is_some_and(|e| e.starts_with(r) || r.starts_with(e))
+            });
         if !fits {
             continue;
         }
@@ -183,7 +185,8 @@ pub fn show(house: &House, id: TaskId) -> anyhow::Result<Shown> {
     let spool = &house.spool;
     let task = spool.read_task(id)?;
     let dir = spool.task(id);
-    let found = spool.find_ticket(id)?.with_context(|| format!("task {id} has no ticket: see `workspool check`"))?;
+    let found =
+        spool.find_ticket(id)?.with_context(|| format!("task {id} has no ticket: see `workspool check`"))?;
     let state = found.place.state();
     let hold: Option<Hold> = if state == State::Held { spool.read_hold(id) } else { None };
     let running = found.place == Place::Running;

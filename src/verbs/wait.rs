@@ -51,5 +51,8 @@ pub fn wait(
         }
         None => true,
     };
-    Ok(Waited { states: states.into_iter().map(|(id, s)| (id, s.unwrap_or(State::Queued))).collect(), timed_out })
+    Ok(Waited {
+        states: states.into_iter().map(|(id, s)| (id, s.unwrap_or(State::Queued))).collect(),
+        timed_out,
+    })
 }

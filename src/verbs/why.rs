@@ -10,27 +10,40 @@ use anyhow::Context as _;
 pub fn why(house: &House, id: TaskId) -> anyhow::Result<Vec<String>> {
     let spool = &house.spool;
     let task = spool.read_task(id)?;
-    let found = spool.find_ticket(id)?.with_context(|| format!("task {id} has no ticket: see `workspool check`"))?;
+    let found =
+        spool.find_ticket(id)?.with_context(|| format!("task {id} has no ticket: see `workspool check`"))?;
     let mut lines = Vec::new();
     match found.place {
         Place::Queue => {
             let (limit, before) = runner::standing(spool, &house.config, &found.ticket)?;
             lines.push(match limit {
-                None => "queued: nothing keeps it from running but that no runner has claimed it yet".to_owned(),
+                None => {
+                    "queued: nothing keeps it from running but that no runner has claimed it yet".to_owned()
+                }
                 Some(Limit::Total(n)) => format!("queued: {n} tasks run, which is max_concurrency"),
-                Some(Limit::Repository(n)) => format!("queued: {n} tasks run on its repository, which is repo_concurrency"),
-                Some(Limit::Directory) => "queued: another task works in the same folder, which takes one at a time".to_owned(),
-                Some(Limit::Worker(n)) => format!("queued: {n} tasks of worker {} run, which is its limit", task.worker),
+                Some(Limit::Repository(n)) => {
+                    format!("queued: {n} tasks run on its repository, which is repo_concurrency")
+                }
+                Some(Limit::Directory) => {
+                    "queued: another task works in the same folder, which takes one at a time".to_owned()
+                }
+                Some(Limit::Worker(n)) => {
+                    format!("queued: {n} tasks of worker {} run, which is its limit", task.worker)
+                }
             });
             if before > 0 {
                 lines.push(format!("{before} queued tasks go before it, by priority and age"));
             }
             let disk = &house.config.disk;
-            if let Err(full) = crate::intake::check_reserve(spool.root(), disk.reserve_bytes, disk.reserve_percent) {
+            if let Err(full) =
+                crate::intake::check_reserve(spool.root(), disk.reserve_bytes, disk.reserve_percent)
+            {
                 lines.push(format!("nothing is started: {full}"));
             }
             if limit.is_none() {
-                lines.push("start one with `workspool run --drain`, or keep one with `workspool run`".to_owned());
+                lines.push(
+                    "start one with `workspool run --drain`, or keep one with `workspool run`".to_owned(),
+                );
             }
         }
         Place::Held(reason, until) => {
@@ -40,7 +53,8 @@ pub fn why(house: &House, id: TaskId) -> anyhow::Result<Vec<String>> {
                 HeldReason::Needs => {
                     if let Needs::Waiting(needs) = spool.needs(&task)? {
                         for need in needs {
-                            let state = spool.state_of(need).map_or_else(|e| e.to_string(), |s| s.to_string());
+                            let state =
+                                spool.state_of(need).map_or_else(|e| e.to_string(), |s| s.to_string());
                             lines.push(format!("it needs {need}, which is {state}"));
                         }
                     }
@@ -57,14 +71,18 @@ pub fn why(house: &House, id: TaskId) -> anyhow::Result<Vec<String>> {
         Place::Running => {
             lines.push(format!("running: attempt {}", found.ticket.attempt));
             if !spool.task(id).lock().is_held()? {
-                lines.push("its supervisor is gone; its keeper or the next pass of a runner takes over".to_owned());
+                lines.push(
+                    "its supervisor is gone; its keeper or the next pass of a runner takes over".to_owned(),
+                );
             }
         }
         Place::Done(_, state) => {
             let result = spool.read_result(id)?.context("the result of an ended task is gone")?;
             lines.push(format!("{state}: {}", result.message));
             if state != State::Succeeded {
-                lines.push(format!("try it again with `workspool retry {id}`; its log is `workspool logs {id}`"));
+                lines.push(format!(
+                    "try it again with `workspool retry {id}`; its log is `workspool logs {id}`"
+                ));
             }
         }
     }

@@ -8,8 +8,19 @@ use std::path::PathBuf;
 
 /// What stands for values of an attempt in a profile's arguments.
 pub const PLACEHOLDERS: &[&str] = &[
-    "{prompt}", "{prompt_file}", "{workspace}", "{attempt_dir}", "{task}", "{attempt}", "{model}", "{effort}", "{session}",
-    "{probe}", "{workspool}", "{turns}", "{cost_usd}",
+    "{prompt}",
+    "{prompt_file}",
+    "{workspace}",
+    "{attempt_dir}",
+    "{task}",
+    "{attempt}",
+    "{model}",
+    "{effort}",
+    "{session}",
+    "{probe}",
+    "{workspool}",
+    "{turns}",
+    "{cost_usd}",
 ];
 
 /// The values of an attempt.
@@ -87,9 +98,10 @@ pub fn invocation(profile: &Profile, values: &Values) -> std::io::Result<Invocat
             enforced.push(permission.to_string());
         }
     }
-    for (wanted, args, what) in
-        [(values.no_network, &profile.no_network, "no_network"), (values.no_shell, &profile.no_shell, "no_shell")]
-    {
+    for (wanted, args, what) in [
+        (values.no_network, &profile.no_network, "no_network"),
+        (values.no_shell, &profile.no_shell, "no_shell"),
+    ] {
         if wanted && !args.is_empty() {
             argv.extend(args.iter().map(|a| fill(a)));
             enforced.push(what.to_owned());
@@ -109,7 +121,8 @@ pub fn fill_all(args: &[String], profile: &Profile, values: &Values) -> std::io:
 /// Returns what fills the values of an attempt into one argument.
 fn filler<'a>(profile: &'a Profile, values: &'a Values) -> std::io::Result<impl Fn(&str) -> String + 'a> {
     let own = env::own_executable()?.to_string_lossy().into_owned();
-    let effort = values.effort.map(|e| profile.efforts.get(&e).cloned().unwrap_or_else(|| e.as_str().to_owned()));
+    let effort =
+        values.effort.map(|e| profile.efforts.get(&e).cloned().unwrap_or_else(|| e.as_str().to_owned()));
     let model = values.model.clone().or_else(|| profile.default_model.clone());
     Ok(move |text: &str| {
         fill(text, |name| match name {
@@ -175,7 +188,12 @@ mod tests {
     }
 
     fn values(prompt: &str) -> Values {
-        Values { prompt: prompt.into(), prompt_file: "/a/prompt.md".into(), workspace: "/w".into(), ..Values::default() }
+        Values {
+            prompt: prompt.into(),
+            prompt_file: "/a/prompt.md".into(),
+            workspace: "/w".into(),
+            ..Values::default()
+        }
     }
 
     #[test]
@@ -203,8 +221,13 @@ mod tests {
 
     #[test]
     fn a_wrap_goes_in_front() {
-        let p = profile(r#"{"name": "a", "command": ["agent"], "wrap": ["bwrap", "--bind", "{workspace}", "/w", "--"]}"#);
-        assert_eq!(invocation(&p, &values("x")).unwrap().argv, ["bwrap", "--bind", "/w", "/w", "--", "agent"]);
+        let p = profile(
+            r#"{"name": "a", "command": ["agent"], "wrap": ["bwrap", "--bind", "{workspace}", "/w", "--"]}"#,
+        );
+        assert_eq!(
+            invocation(&p, &values("x")).unwrap().argv,
+            ["bwrap", "--bind", "/w", "/w", "--", "agent"]
+        );
     }
 
     #[test]

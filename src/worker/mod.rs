@@ -26,8 +26,8 @@ mod report;
 mod summary;
 mod text;
 
-pub use registry::{Origin, ProfileError, accepts, all, link, profile, route, unlink};
 pub use judge::{Observed, Verdict, judge};
+pub use registry::{Origin, ProfileError, accepts, all, link, profile, route, unlink};
 pub use report::Report;
 pub use summary::Summary;
 

@@ -52,7 +52,8 @@ pub fn all(spool: &Spool) -> Result<BTreeMap<WorkerName, (Origin, Result<Profile
     let mut found: BTreeMap<_, _> = built_in().map(|p| (p.name.clone(), (Origin::BuiltIn, Ok(p)))).collect();
     let dir = spool.workers();
     for file in names(&dir).map_err(|e| SpoolError::io("read", &dir, e))? {
-        let Some(name) = file.to_str().and_then(|f| f.strip_suffix(".json")).and_then(|n| n.parse::<WorkerName>().ok())
+        let Some(name) =
+            file.to_str().and_then(|f| f.strip_suffix(".json")).and_then(|n| n.parse::<WorkerName>().ok())
         else {
             continue;
         };
@@ -95,18 +96,24 @@ pub fn check(profile: &Profile) -> Result<(), Problem> {
     }
     if super::parser(&profile.output).is_none() {
         let near = input::nearest(&profile.output, super::PARSERS);
-        let p = Problem::new(ProblemKind::Invalid, format!("there is no output format {:?}", profile.output)).at("output");
+        let p = Problem::new(ProblemKind::Invalid, format!("there is no output format {:?}", profile.output))
+            .at("output");
         return Err(p.hint(match near {
             Some(near) => format!("did you mean {near:?}?"),
             None => format!("expected one of {}", super::PARSERS.join(", ")),
         }));
     }
-    for (field, args) in [("command", &profile.command), ("model", &profile.model), ("resume", &profile.resume)] {
+    for (field, args) in
+        [("command", &profile.command), ("model", &profile.model), ("resume", &profile.resume)]
+    {
         for (k, arg) in args.iter().enumerate() {
             if let Some(unknown) = super::invoke::unknown_placeholder(arg) {
                 return invalid(
                     &format!("{field}[{k}]"),
-                    format!("{unknown} stands for nothing: expected one of {}", super::invoke::PLACEHOLDERS.join(", ")),
+                    format!(
+                        "{unknown} stands for nothing: expected one of {}",
+                        super::invoke::PLACEHOLDERS.join(", ")
+                    ),
                 );
             }
         }
@@ -122,14 +129,22 @@ pub fn link(spool: &Spool, profile: &Profile, replace: bool) -> Result<(), Probl
     check(profile)?;
     let program = profile.wrap.first().unwrap_or(&profile.command[0]);
     if !program.starts_with('{') && super::env::find_executable(program).is_none() {
-        return Err(missing_executable(program).at(if profile.wrap.is_empty() { "command[0]" } else { "wrap[0]" }));
+        return Err(missing_executable(program).at(if profile.wrap.is_empty() {
+            "command[0]"
+        } else {
+            "wrap[0]"
+        }));
     }
     let path = spool.worker(&profile.name);
     if path.exists() && !replace {
-        return Err(Problem::new(ProblemKind::Conflict, format!("a worker {} is linked already", profile.name))
-            .hint("use --replace, or another name"));
+        return Err(Problem::new(
+            ProblemKind::Conflict,
+            format!("a worker {} is linked already", profile.name),
+        )
+        .hint("use --replace, or another name"));
     }
-    let io = |e: std::io::Error| Problem::new(ProblemKind::Worker, SpoolError::io("write", &path, e).to_string());
+    let io =
+        |e: std::io::Error| Problem::new(ProblemKind::Worker, SpoolError::io("write", &path, e).to_string());
     let bytes = serde_json::to_vec_pretty(profile).map_err(|e| io(e.into()))?;
     durable::replace(&path, &bytes).map_err(io)
 }
@@ -158,7 +173,11 @@ pub fn unlink(spool: &Spool, name: &WorkerName) -> Result<bool, SpoolError> {
 
 /// Chooses the worker of a task: the one that it names, else the configuration's default, else the one of the
 /// environment. Never a substitute: a worker that is named and not there is an error.
-pub fn route(spool: &Spool, config: &Config, named: Option<&WorkerName>) -> Result<(WorkerName, RoutedBy), Problem> {
+pub fn route(
+    spool: &Spool,
+    config: &Config,
+    named: Option<&WorkerName>,
+) -> Result<(WorkerName, RoutedBy), Problem> {
     let environment = config::environment_worker()
         .map_err(|e| Problem::new(ProblemKind::Worker, e.to_string()).at("worker"))?;
     let chosen = named
@@ -173,7 +192,8 @@ pub fn route(spool: &Spool, config: &Config, named: Option<&WorkerName>) -> Resu
     match profile(spool, &name) {
         Ok(Some(_)) => Ok((name, rule)),
         Ok(None) => {
-            let known: Vec<String> = all(spool).map(|a| a.keys().map(ToString::to_string).collect()).unwrap_or_default();
+            let known: Vec<String> =
+                all(spool).map(|a| a.keys().map(ToString::to_string).collect()).unwrap_or_default();
             let p = Problem::new(ProblemKind::Worker, format!("there is no worker {name}")).at("worker");
             Err(match input::nearest(name.as_str(), &known) {
                 Some(near) => p.hint(format!("did you mean {near}?")),
@@ -191,14 +211,20 @@ pub fn route(spool: &Spool, config: &Config, named: Option<&WorkerName>) -> Resu
 pub fn accepts(spool: &Spool, name: &WorkerName, spec: &TaskSpec) -> Result<(), Problem> {
     let profile = match profile(spool, name) {
         Ok(Some(profile)) => profile,
-        Ok(None) => return Err(Problem::new(ProblemKind::Worker, format!("there is no worker {name}")).at("worker")),
+        Ok(None) => {
+            return Err(Problem::new(ProblemKind::Worker, format!("there is no worker {name}")).at("worker"));
+        }
         Err(e) => return Err(Problem::new(ProblemKind::Worker, e.to_string()).at("worker")),
     };
     if spec.model.is_some() && profile.model.is_empty() {
-        return Err(Problem::new(ProblemKind::Worker, format!("worker {name} cannot choose a model")).at("model"));
+        return Err(
+            Problem::new(ProblemKind::Worker, format!("worker {name} cannot choose a model")).at("model")
+        );
     }
     if spec.effort.is_some() && profile.effort.is_empty() {
-        return Err(Problem::new(ProblemKind::Worker, format!("worker {name} cannot choose an effort")).at("effort"));
+        return Err(
+            Problem::new(ProblemKind::Worker, format!("worker {name} cannot choose an effort")).at("effort")
+        );
     }
     Ok(())
 }

@@ -52,7 +52,9 @@ pub fn copy(from: &Path, to: &Path, patterns: &[String]) -> io::Result<Copied> {
                 bytes += size;
                 copied.files.push(relative);
             }
-            Ok(false) => copied.warnings.push(format!("{} was not copied: a link that leads out", relative.display())),
+            Ok(false) => {
+                copied.warnings.push(format!("{} was not copied: a link that leads out", relative.display()))
+            }
             Err(e) if e.kind() == io::ErrorKind::StorageFull => return Err(e),
             Err(e) => copied.warnings.push(format!("{} was not copied: {e}", relative.display())),
         }

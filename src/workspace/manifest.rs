@@ -81,7 +81,9 @@ impl Manifest {
                 Some(_) => {}
             }
         }
-        changed.extend(before.entries.keys().filter(|p| !self.entries.contains_key(*p)).map(|p| made(p, "deleted")));
+        changed.extend(
+            before.entries.keys().filter(|p| !self.entries.contains_key(*p)).map(|p| made(p, "deleted")),
+        );
         changed.sort_by(|a, b| a.path.cmp(&b.path));
         changed
     }
@@ -131,7 +133,10 @@ mod tests {
         std::os::unix::fs::symlink("/etc", at("new")).unwrap();
         let changed = Manifest::of(dir.path()).unwrap().since(&before);
         let list: Vec<_> = changed.iter().map(|c| (c.path.as_str(), c.change.as_str())).collect();
-        assert_eq!(list, [("changed", "modified"), ("gone", "deleted"), ("new", "added"), ("sub/mode", "modified")]);
+        assert_eq!(
+            list,
+            [("changed", "modified"), ("gone", "deleted"), ("new", "added"), ("sub/mode", "modified")]
+        );
     }
 
     #[test]

@@ -45,7 +45,9 @@ impl Rules {
         }
         let allowed = self.allow.as_ref().map(|allow| allow.is_match(path));
         if self.protected.is_match(path) && allowed != Some(true) {
-            return broken("the repository protects it (.workspool.toml), and the task does not allow it by name".into());
+            return broken(
+                "the repository protects it (.workspool.toml), and the task does not allow it by name".into(),
+            );
         }
         if self.permission == Permission::Custom && allowed == Some(false) {
             return broken("the task does not allow changes to it".into());
@@ -102,7 +104,10 @@ mod tests {
 
     #[test]
     fn custom_allows_and_forbids_by_pattern() {
-        let r = rules(r#"{"objective": "x", "permission": "custom", "allow": ["src/**", "docs"], "forbid": ["src/secret*"]}"#, &[]);
+        let r = rules(
+            r#"{"objective": "x", "permission": "custom", "allow": ["src/**", "docs"], "forbid": ["src/secret*"]}"#,
+            &[],
+        );
         assert!(!broken(&r, "src/a/b.rs"));
         assert!(!broken(&r, "docs/x/y.md"));
         assert!(broken(&r, "src/secret.rs"));
@@ -122,7 +127,8 @@ mod tests {
     #[test]
     fn links_out_of_the_workspace_are_found() {
         let r = rules(r#"{"objective": "x"}"#, &[]);
-        let leads_out = |path: &str, target: &str| r.violation(Path::new(path), Some(Path::new(target))).is_some();
+        let leads_out =
+            |path: &str, target: &str| r.violation(Path::new(path), Some(Path::new(target))).is_some();
         assert!(leads_out("a", "/etc/passwd"));
         assert!(leads_out("a/b", "../../x"));
         assert!(!leads_out("a/b", "../x"));

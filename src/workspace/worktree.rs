@@ -3,7 +3,8 @@
 
 use crate::durable;
 use crate::git::{
-    self, Change, ChangeStatus, GitError, Limits, Oid, OnBranch, Repo, Salvage, Salvaged, View, Worktree, worktree,
+    self, Change, ChangeStatus, GitError, Limits, Oid, OnBranch, Repo, Salvage, Salvaged, View, Worktree,
+    worktree,
 };
 use crate::spool::{AttemptDir, Spool};
 use anyhow::{Context as _, bail};

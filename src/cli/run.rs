@@ -1,0 +1,90 @@
+//! `workspool tick` and `workspool run`.
+
+use super::exit::Exit;
+use super::term;
+use crate::runner::{self, Loop, Pass};
+use crate::verbs::House;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Make one pass over the spool, and return without waiting for workers
+///
+/// A timer (cron, launchd, systemd) that calls this once a minute is a complete installation.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example, for crontab -e:
+  * * * * * workspool tick")]
+pub struct TickArgs {
+    /// Say nothing unless something went wrong
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Carries `tick` out.
+pub fn tick(house: &House, args: &TickArgs) -> Result<u8, Exit> {
+    let pass = runner::pass(&house.spool, &house.config);
+    tell(&pass, args.quiet);
+    Ok(u8::from(!pass.faults.is_empty()))
+}
+
+/// Work tasks off: wakes at once for new ones
+///
+/// Runs until it is told to stop. Stopping or killing it stops no task: what runs goes on, and the next
+/// runner takes over.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  workspool run
+  workspool run --drain")]
+pub struct RunArgs {
+    /// End when nothing is left to do
+    #[arg(long)]
+    drain: bool,
+    /// Look again after this time even if nothing woke it, such as 5s [default: `poll` of the configuration]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    poll: Option<Duration>,
+    /// Say nothing unless something went wrong
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Carries `run` out.
+pub fn run(house: &House, args: &RunArgs) -> Result<u8, Exit> {
+    let how = Loop {
+        poll: args.poll.unwrap_or(Duration::from_secs(house.config.poll)),
+        drain: args.drain,
+        stop: Arc::new(AtomicBool::new(false)),
+    };
+    runner::run(&house.spool, &house.config, &how, |pass| tell(pass, args.quiet))?;
+    Ok(0)
+}
+
+fn tell(pass: &Pass, quiet: bool) {
+    for fault in &pass.faults {
+        term::error(&format!("{fault:#}"));
+    }
+    for name in &pass.admitted.refused {
+        term::note(&format!("refused {name}: see rejected/{name}.reason.json"));
+    }
+    if quiet {
+        return;
+    }
+    for task in &pass.admitted.tasks {
+        term::note(&format!("took {}  {}", task.id, task.title));
+    }
+    if !pass.started.is_empty() {
+        term::note(&format!("started {}", pass.started.len()));
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let expected = || format!("expected a time such as 5s or 500ms: {text:?}");
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let number: u64 = number.parse().map_err(|_| expected())?;
+    let time = match unit {
+        "" | "s" => Duration::from_secs(number),
+        "ms" => Duration::from_millis(number),
+        "m" => Duration::from_secs(number * 60),
+        _ => return Err(expected()),
+    };
+    if time.is_zero() { Err(expected()) } else { Ok(time) }
+}
