@@ -16,6 +16,8 @@
 //! | [`Guard::take`], [`Guard::check`] | 1 |
 //! | [`Salvage::take`] | at most 10 |
 //! | [`worktree::dispose`] | 1 |
+//! | [`Landing::plan`] | 4; 4 more if HEAD is not the base, 1 more for a commit, the guard's |
+//! | [`Landing::apply`] | 5; 1 more in a sparse checkout, 2 more for a commit |
 
 pub mod bytes;
 mod child;
@@ -23,6 +25,8 @@ mod config;
 mod diff;
 mod error;
 mod guard;
+mod index;
+mod land;
 mod oid;
 mod repo;
 pub mod runner;
@@ -36,6 +40,7 @@ mod tests;
 
 pub use diff::{Change, ChangeStatus};
 pub use guard::{Guard, Tampering};
+pub use land::{How, Landed, Landing, Plan, Recovered, Refusal};
 pub use oid::{ObjectFormat, Oid};
 pub use repo::{Head, Repo, RepoError, RepoKey};
 pub use runner::{Git, GitError, GitErrorKind, calls, version};

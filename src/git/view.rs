@@ -12,6 +12,7 @@
 use super::bytes;
 use super::config::{self, Entry};
 use super::diff::{self, Change};
+use super::index;
 use super::oid::{ObjectFormat, Oid};
 use super::repo::Repo;
 use super::runner::{Git, GitError, GitErrorKind};
@@ -39,7 +40,7 @@ impl Identity {
         Identity { name: "workspool".into(), email: "workspool@localhost".into() }
     }
 
-    fn of(entries: &[Entry]) -> Identity {
+    pub(super) fn of(entries: &[Entry]) -> Identity {
         let last = |keys: [&str; 2]| {
             let find =
                 |key: &str| entries.iter().rev().find(|e| e.key == key).and_then(|e| e.value.as_deref());
@@ -231,7 +232,7 @@ impl View {
 
     /// Gives the tree the view's index, so that a worker that goes on there sees our commit as clean.
     pub fn publish_index(&self) -> io::Result<()> {
-        durable::replace_unsynced(&self.record.tree.git_dir.join("index"), &fs::read(self.dir.join("index"))?)
+        index::copy(&self.dir.join("index"), &self.record.tree.git_dir.join("index"))
     }
 
     /// The view with tree and index.
@@ -307,7 +308,7 @@ fn write_view(dir: &Path, record: &Record, entries: &[Entry]) -> io::Result<()> 
         }
     }
     put("config", &view_config(dir, record, entries))?;
-    copy_index(&tree.git_dir.join("index"), &dir.join("index"))?;
+    index::copy(&tree.git_dir.join("index"), &dir.join("index"))?;
     let record = serde_json::to_vec_pretty(record)?;
     put("view.json", &record)
 }
@@ -346,13 +347,6 @@ fn view_config(dir: &Path, record: &Record, entries: &[Entry]) -> Vec<u8> {
         set("lfs.storage", bytes::of_path(&record.common.join("lfs")));
     }
     config::write(&kept)
-}
-
-/// Copies an index with its time: git compares the times of files with it to find racy ones.
-fn copy_index(from: &Path, to: &Path) -> io::Result<()> {
-    let modified = fs::metadata(from)?.modified()?;
-    durable::replace_unsynced(to, &fs::read(from)?)?;
-    File::options().write(true).open(to)?.set_modified(modified)
 }
 
 fn from_home(path: &[u8]) -> Option<PathBuf> {

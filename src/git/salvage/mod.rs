@@ -11,6 +11,7 @@
 mod collect;
 mod restore;
 
+use super::index as index_file;
 use super::oid::Oid;
 use super::repo::Repo;
 use super::runner::{Git, GitError, GitErrorKind};
@@ -250,7 +251,7 @@ fn take(
     seconds: i64,
 ) -> Result<Salvaged, GitError> {
     let index = desk.join("index");
-    fs::copy(view.dir.join("index"), &index).map_err(|e| failed(&index, &e))?;
+    index_file::copy(&view.dir.join("index"), &index).map_err(|e| failed(&index, &e))?;
     let git = view.git().index(&index);
     // Before git looks: it stops at what it cannot read.
     collect::make_readable(&view.record.tree.path);
