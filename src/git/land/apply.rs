@@ -22,6 +22,10 @@ pub(super) fn apply(plan: &Plan, id: &str, record: &Path, seconds: i64) -> Resul
     if matches!(plan.how, How::Branch { .. }) {
         return make_branch(plan);
     }
+    if plan.is_empty() {
+        let (tree, gated) = (plan.tree.clone(), plan.gated);
+        return Ok(Landed { tree, gated, commit: None, branch: None, paths: 0 });
+    }
     let top = plan.repo.top.clone().ok_or(Refusal::NoCheckout)?;
     let intent = Intent {
         version: 1,

@@ -1,5 +1,6 @@
 //! Moving files in and out of a checkout without following a link.
 
+use super::super::flush;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, mkdirat, openat, renameat_with, statat, unlinkat};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -117,29 +118,9 @@ impl Root {
 
     /// Waits until what was moved in or out survives power loss.
     pub(super) fn sync(&self, paths: impl Iterator<Item = PathBuf>) -> io::Result<()> {
-        sync_all(&self.path, &self.fd, paths)
+        super::pass("land-sync")?;
+        flush::below(&self.path, paths)
     }
-}
-
-#[cfg(target_os = "linux")]
-fn sync_all(_: &Path, fd: &OwnedFd, _: impl Iterator<Item = PathBuf>) -> io::Result<()> {
-    // One call for a thousand files.
-    super::pass("land-sync")?;
-    Ok(rustix::fs::syncfs(fd)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn sync_all(root: &Path, _: &OwnedFd, paths: impl Iterator<Item = PathBuf>) -> io::Result<()> {
-    let mut folders = std::collections::BTreeSet::new();
-    for path in paths {
-        let path = root.join(path);
-        let is_file = std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_file());
-        if is_file {
-            crate::durable::sync_file(&path)?;
-        }
-        folders.extend(path.ancestors().skip(1).take_while(|p| p.starts_with(root)).map(Path::to_owned));
-    }
-    folders.iter().filter(|f| f.is_dir()).try_for_each(|folder| crate::durable::sync_dir(folder))
 }
 
 /// Whether an error says that there is nothing at a path, or no way to it without a link.

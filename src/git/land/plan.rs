@@ -1,10 +1,11 @@
 //! What a landing would do, and every reason not to do it.
 
 use super::super::diff::{Change, ChangeStatus, changed_paths};
-use super::super::oid::{ObjectFormat, Oid};
+use super::super::merge::Merged;
+use super::super::oid::Oid;
 use super::super::repo::Repo;
 use super::super::runner::{Git, GitError, GitErrorKind};
-use super::super::view::{Identity, commit as make_commit};
+use super::super::view::Identity;
 use super::super::worktree::check_name;
 use super::place::Root;
 use super::{How, Refusal, Step, bytes};
@@ -66,7 +67,10 @@ pub(super) fn make(repo: &Repo, base: &Oid, commit: &Oid, how: How) -> Result<Pl
     let tree = if at.head == *base || at.head_tree == at.base_tree {
         at.commit_tree.clone()
     } else {
-        merge(repo, &at)?
+        match repo.merge_trees(&at.base_tree, &at.head_tree, &at.commit_tree)? {
+            Merged::Tree(tree) => tree,
+            Merged::Conflict(paths) => return Err(Refusal::Conflict(paths)),
+        }
     };
     let changes = changed_paths(&repo.shared(), &at.head_tree, &tree)?;
     let submodules: Vec<PathBuf> =
@@ -100,8 +104,7 @@ fn branch(repo: &Repo, commit: &Oid, name: &str, how: &How) -> Result<Plan, Refu
     if repo.read_ref(&target)?.is_some() {
         return Err(Refusal::BranchExists(name.to_owned()));
     }
-    let spec = format!("{commit}^{{tree}}");
-    let tree = repo.shared().reads("rev-parse").args(["--verify", "--end-of-options", &spec]).oid()?;
+    let tree = repo.tree_of(commit)?;
     Ok(Plan {
         repo: repo.clone(),
         how: how.clone(),
@@ -166,56 +169,6 @@ impl Heads {
             commit_tree: oid(3)?,
         })
     }
-}
-
-/// Merges in the object store, in a git dir of our own: no merge driver of anybody's runs.
-///
-/// The commits are made up, so that the base is the one that is named, whatever the histories say,
-/// and so that git before 2.40 will do.
-fn merge(repo: &Repo, at: &Heads) -> Result<Oid, Refusal> {
-    let dir = tempfile::tempdir().map_err(|e| Refusal::io(std::env::temp_dir(), e))?;
-    isolated(dir.path(), repo.format).map_err(|e| Refusal::io(dir.path(), e))?;
-    let git = Git::at(dir.path()).objects(repo.common.join("objects"));
-    let ours = Identity::ours();
-    let made = |tree: &Oid, parents: &[Oid]| make_commit(&git, tree, parents, "workspool merge", &ours, 0);
-    let base = made(&at.base_tree, &[])?;
-    let left = made(&at.head_tree, std::slice::from_ref(&base))?;
-    let right = made(&at.commit_tree, std::slice::from_ref(&base))?;
-    let (status, out) = git
-        .reads("merge-tree")
-        .args(["--write-tree", "-z", "--name-only", "--no-messages", left.as_str(), right.as_str()])
-        .env("GIT_ATTR_SOURCE", repo.format.empty_tree())
-        .env("GIT_ATTR_NOSYSTEM", "1")
-        .config("core.bare", "true")
-        .config("core.attributesFile", "/dev/null")
-        .config("merge.directoryRenames", "false")
-        .config("merge.conflictStyle", "merge")
-        .config("merge.renormalize", "false")
-        .config("merge.renames", "true")
-        .config("merge.renameLimit", "7000")
-        .accepts(&[0, 1])
-        .status()?;
-    let mut words = out.split(|b| *b == 0);
-    let tree = words.next().and_then(Oid::parse);
-    if status == 1 {
-        let paths: BTreeSet<PathBuf> = words.filter(|w| !w.is_empty()).map(bytes::to_path).collect();
-        return Err(Refusal::Conflict(paths.into_iter().collect()));
-    }
-    tree.ok_or_else(|| GitError::own("merge-tree", GitErrorKind::Other, "no tree in its answer").into())
-}
-
-fn isolated(dir: &Path, format: ObjectFormat) -> io::Result<()> {
-    fs::create_dir(dir.join("refs"))?;
-    fs::write(dir.join("HEAD"), "ref: refs/heads/none\n")?;
-    fs::write(
-        dir.join("config"),
-        match format {
-            ObjectFormat::Sha1 => "[core]\n\trepositoryformatversion = 0\n",
-            ObjectFormat::Sha256 => {
-                "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n"
-            }
-        },
-    )
 }
 
 /// The hash of a checkout's index; `None` if it has none.
