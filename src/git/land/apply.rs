@@ -1,22 +1,14 @@
 //! Does a landing, undoes one that failed, finishes one that was cut off.
 
-use super::super::diff::Change;
-use super::super::index;
 use super::super::runner::Git;
-use super::super::view::commit as make_commit;
 use super::intent::{Intent, State};
 use super::place::Root;
 use super::plan::{Heads, Plan, device, index_hash};
-use super::{GitErrorKind, How, Landed, Recovered, Refusal, Step, bytes};
+use super::{GitErrorKind, How, Landed, Recovered, Refusal, Step};
 use crate::durable;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// How long a git process of the user's is waited for.
-const LOCK_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 5000 });
-const STAGE_DEADLINE: Duration = Duration::from_secs(1800);
 
 pub(super) fn apply(plan: &Plan, id: &str, record: &Path, seconds: i64) -> Result<Landed, Refusal> {
     if matches!(plan.how, How::Branch { .. }) {
@@ -106,146 +98,30 @@ pub(super) fn recover(record: &Path) -> Result<Recovered, Refusal> {
     }
 }
 
-struct Work<'a> {
-    intent: Intent,
-    record: &'a Path,
+/// A landing under way.
+pub(super) struct Work<'a> {
+    pub intent: Intent,
+    pub record: &'a Path,
 }
 
 impl Work<'_> {
-    fn git(&self) -> Git {
+    pub(super) fn git(&self) -> Git {
         Git::at(&self.intent.git_dir).work_tree(&self.intent.top)
     }
 
-    fn desk(&self, name: &str) -> PathBuf {
+    pub(super) fn desk(&self, name: &str) -> PathBuf {
         self.intent.desk.join(name)
     }
 
-    /// Puts everything that will be needed on disk, with nothing touched that the user has.
-    fn stage(&mut self, plan: &Plan, seconds: i64) -> Result<(), Refusal> {
-        self.lock()?;
-        let intent = &self.intent;
-        let now = Heads::read(&intent.git_dir, &intent.head, &intent.head)?;
-        if now.head != intent.head || now.target != intent.target {
-            return Err(Refusal::Changed("HEAD has moved".into()));
-        }
-        if index_hash(&intent.git_dir).map_err(|e| Refusal::io("the index", e))? != intent.index {
-            return Err(Refusal::Changed("the index was written".into()));
-        }
-        // What is left of an attempt that died before it recorded more is of no use.
-        let io = |e| Refusal::io(&intent.desk, e);
-        durable::remove_dir_all(&intent.desk).map_err(io)?;
-        for name in ["new", "old"] {
-            durable::ensure_dir(&self.desk(name)).map_err(io)?;
-        }
-        self.stage_files()?;
-        self.stage_index()?;
-        if let How::Commit { message } = &self.intent.how {
-            let (git, parents) = (self.git(), std::slice::from_ref(&plan.head));
-            self.intent.commit =
-                Some(make_commit(&git, &plan.tree, parents, message, &plan.identity, seconds)?);
-        }
-        let new = Root::open(&self.desk("new")).map_err(|e| Refusal::io(&self.intent.desk, e))?;
-        for step in self.intent.steps.iter_mut().filter(|s| s.adds()) {
-            let print = new.print(step.path()).map_err(|e| Refusal::io(step.path(), e))?;
-            let missing = || Refusal::io(step.path(), io::ErrorKind::NotFound.into());
-            step.new = Some(print.ok_or_else(missing)?);
-        }
-        new.sync(self.adding()).map_err(|e| Refusal::io(&self.intent.desk, e))?;
-        self.intent.state = State::Applying;
-        let written = self.intent.write(self.record);
-        if written.is_err() {
-            // It may or may not have reached the disk; nothing was touched, so it is taken back.
-            self.intent.state = State::Staging;
-        }
-        written.map_err(|e| Refusal::io(self.record, e))
+    pub(super) fn index_desk(&self, name: &str) -> PathBuf {
+        self.intent.index_desk().join(name)
     }
 
-    /// Writes the new files as a checkout would, with the user's filters, in two processes.
-    fn stage_files(&self) -> Result<(), Refusal> {
-        let intent = &self.intent;
-        let git = self.git().index(self.desk("tree-index"));
-        git.writes("read-tree").arg(intent.tree.as_str()).config("core.sparseCheckout", "false").run()?;
-        let mut prefix = b"--prefix=".to_vec();
-        prefix.extend_from_slice(bytes::of_path(&self.desk("new")));
-        prefix.push(b'/');
-        let mut names = Vec::new();
-        for path in self.adding() {
-            names.extend_from_slice(bytes::of_path(&path));
-            names.push(0);
-        }
-        git.writes("checkout-index")
-            .args(["--quiet", "-z", "--stdin"])
-            .arg(bytes::to_path(&prefix))
-            .env("GIT_ATTR_SOURCE", intent.tree.as_str())
-            .config("core.sparseCheckout", "false")
-            .stdin(names)
-            .deadline(STAGE_DEADLINE)
-            .run()?;
-        Ok(())
-    }
-
-    /// Makes the index that will be the user's: theirs, with other entries for the changed paths.
-    fn stage_index(&self) -> Result<(), Refusal> {
-        let (theirs, staged) = (self.intent.git_dir.join("index"), self.desk("index"));
-        let copied =
-            index::copy(&theirs, &staged).and_then(|()| index::copy(&theirs, &self.desk("index.old")));
-        match copied {
-            Err(e) if e.kind() == io::ErrorKind::NotFound && self.intent.index.is_none() => {}
-            other => other.map_err(|e| Refusal::io(&staged, e))?,
-        }
-        let git = self.git().index(&staged);
-        let mut lines = Vec::new();
-        let steps = &self.intent.steps;
-        let (gone, kept): (Vec<&Change>, Vec<&Change>) =
-            steps.iter().map(|s| &s.change).partition(|c| c.new_mode == 0);
-        for change in gone.into_iter().chain(kept) {
-            let line = match &change.new {
-                Some(oid) => format!("{:o} {oid}\t", change.new_mode),
-                None => format!("0 {}\t", self.intent.tree.null()),
-            };
-            lines.extend_from_slice(line.as_bytes());
-            lines.extend_from_slice(bytes::of_path(&change.path));
-            lines.push(0);
-        }
-        git.writes("update-index").args(["-z", "--index-info"]).stdin(lines).run()?;
-        let mut sparse = Vec::new();
-        for step in steps.iter().filter(|s| s.sparse && s.change.new_mode != 0) {
-            sparse.extend_from_slice(bytes::of_path(step.path()));
-            sparse.push(0);
-        }
-        if !sparse.is_empty() {
-            git.writes("update-index").args(["--skip-worktree", "-z", "--stdin"]).stdin(sparse).run()?;
-        }
-        durable::sync_file(&staged).map_err(|e| Refusal::io(&staged, e))
-    }
-
-    /// Takes git's own lock on the index, so that no git of the user's comes between.
-    fn lock(&self) -> Result<(), Refusal> {
-        let path = self.intent.lock_path();
-        let failed = |e| Refusal::io(&path, e);
-        let until = Instant::now() + LOCK_PATIENCE;
-        let mark = self.intent.lock_mark();
-        loop {
-            super::pass("land-lock").map_err(failed)?;
-            if durable::create_new(&path, mark.as_bytes()).map_err(failed)? || self.holds_lock() {
-                return Ok(());
-            }
-            if Instant::now() >= until {
-                return Err(Refusal::Locked(path));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn holds_lock(&self) -> bool {
-        fs::read(self.intent.lock_path()).is_ok_and(|text| text == self.intent.lock_mark().as_bytes())
-    }
-
-    fn roots(&self) -> io::Result<(Root, Root, Root)> {
+    pub(super) fn roots(&self) -> io::Result<(Root, Root, Root)> {
         Ok((Root::open(&self.intent.top)?, Root::open(&self.desk("new"))?, Root::open(&self.desk("old"))?))
     }
 
-    fn adding(&self) -> impl Iterator<Item = PathBuf> + '_ {
+    pub(super) fn adding(&self) -> impl Iterator<Item = PathBuf> + '_ {
         self.intent.steps.iter().filter(|s| s.adds()).map(|s| s.path().to_owned())
     }
 
@@ -273,9 +149,9 @@ impl Work<'_> {
     }
 
     fn put_index(&self) -> Result<(), Refusal> {
-        let (staged, theirs) = (self.desk("index"), self.intent.git_dir.join("index"));
-        if fs::symlink_metadata(&staged).is_err() {
-            return Ok(()); // Already theirs.
+        let (staged, theirs) = (self.index_desk("index"), self.intent.git_dir.join("index"));
+        if fs::symlink_metadata(&staged).is_err() || self.index_is_ours() {
+            return durable::remove_file(&staged).map_err(|e| Refusal::io(&staged, e));
         }
         if index_hash(&self.intent.git_dir).map_err(|e| Refusal::io(&theirs, e))? != self.intent.index {
             // Somebody removed our lock after a crash and went on: theirs, with our entries.
@@ -287,10 +163,16 @@ impl Work<'_> {
         let put = super::pass("land-index")
             .and_then(|()| durable::sync_file(&staged))
             // Going back must know whether the index is still ours.
-            .and_then(|()| fs::copy(&staged, self.desk("index.put")).map(drop))
+            .and_then(|()| fs::copy(&staged, self.index_desk("index.put")).map(drop))
             .and_then(|()| fs::rename(&staged, &theirs))
             .and_then(|()| durable::sync_dir(&self.intent.git_dir));
         put.map_err(|e| Refusal::io(&theirs, e))
+    }
+
+    /// Whether the checkout's index is the one that we put there.
+    pub(super) fn index_is_ours(&self) -> bool {
+        let put = fs::read(self.index_desk("index.put")).ok();
+        put.is_some() && fs::read(self.intent.git_dir.join("index")).ok() == put
     }
 
     fn move_branch(&self) -> Result<(), Refusal> {
@@ -322,66 +204,15 @@ impl Work<'_> {
     }
 
     /// Removes our lock, what was staged or moved away, and, last, the record.
-    fn forget(&self) -> io::Result<()> {
+    pub(super) fn forget(&self) -> io::Result<()> {
         super::pass("land-forget")?;
         if self.holds_lock() {
             durable::remove_file(&self.intent.lock_path())?;
         }
         durable::remove_dir_all(&self.intent.desk)?;
+        durable::remove_dir_all(&self.intent.index_desk())?;
         super::pass("land-forget-record")?;
         durable::remove_file(self.record)
-    }
-
-    /// Puts everything back, and returns the reason; if that fails too, the record stays.
-    fn undo<T>(&mut self, refusal: Refusal) -> Result<T, Refusal> {
-        match self.back() {
-            Ok(()) => Err(refusal),
-            Err(e) => Err(Refusal::HalfDone {
-                intent: self.record.to_owned(),
-                why: format!("{refusal}; and going back: {e}"),
-            }),
-        }
-    }
-
-    fn back(&mut self) -> Result<(), Refusal> {
-        let io = |e| Refusal::io(&self.intent.desk, e);
-        let (top, new, old) = self.roots().map_err(io)?;
-        let placed = |step: &Step| -> Result<bool, Refusal> {
-            Ok(step.adds() && new.print(step.path()).map_err(io)?.is_none())
-        };
-        let theirs = self.intent.git_dir.join("index");
-        let index_is_put = fs::symlink_metadata(self.desk("index")).is_err();
-        // Nothing is moved before it is known that all of it can be.
-        if index_is_put && fs::read(&theirs).map_err(io)? != fs::read(self.desk("index.put")).map_err(io)? {
-            return Err(Refusal::Changed("the index was written".into()));
-        }
-        for step in &self.intent.steps {
-            if placed(step)? && top.print(step.path()).map_err(io)? != step.new {
-                return Err(Refusal::Changed(format!("{} was edited", step.path().display())));
-            }
-        }
-        for step in &self.intent.steps {
-            if placed(step)? {
-                top.move_to(step.path(), &new, step.path()).map_err(io)?;
-                top.prune_above(step.path()).map_err(io)?;
-            }
-        }
-        for (at, step) in self.intent.steps.iter().enumerate() {
-            let name = PathBuf::from(at.to_string());
-            if old.print(&name).map_err(io)?.is_some() {
-                old.move_to(&name, &top, step.path()).map_err(io)?;
-            }
-        }
-        if index_is_put {
-            let back = match self.intent.index {
-                Some(_) => fs::rename(self.desk("index.old"), &theirs),
-                None => durable::remove_file(&theirs),
-            };
-            back.map_err(io)?;
-        }
-        // From here on there is nothing to go forward from.
-        self.intent.state = State::Staging;
-        self.intent.write(self.record).and_then(|()| self.forget()).map_err(io)
     }
 }
 

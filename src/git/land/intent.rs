@@ -29,6 +29,7 @@ pub(super) struct Intent {
     pub top: PathBuf,
     #[serde(with = "bytes::path")]
     pub git_dir: PathBuf,
+    /// Where the files are staged, on the checkout's file system.
     #[serde(with = "bytes::path")]
     pub desk: PathBuf,
     pub how: How,
@@ -55,6 +56,11 @@ impl Intent {
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         super::pass("land-intent")?;
         durable::replace(path, &serde_json::to_vec(self)?)
+    }
+
+    /// Where the index is staged: always in the git dir, since it is renamed into place there.
+    pub(super) fn index_desk(&self) -> PathBuf {
+        self.git_dir.join(format!("workspool-land-{}", self.id))
     }
 
     pub(super) fn lock_path(&self) -> PathBuf {

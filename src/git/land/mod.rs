@@ -15,9 +15,11 @@
 //! The user's filters (git-lfs) run, since they decide what a file looks like; hooks do not.
 
 mod apply;
+mod back;
 mod intent;
 mod place;
 mod plan;
+mod stage;
 
 use super::guard::{Guard, Tampering};
 use super::oid::Oid;

@@ -379,3 +379,36 @@ fn same(a: &Path, b: &Path) -> bool {
 fn ignores_case(git_dir: &Path) -> bool {
     same(&git_dir.join("HEAD"), &git_dir.join("head"))
 }
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    fn step(path: &str, old_mode: u32, new_mode: u32) -> Step {
+        let status = if old_mode == 0 { ChangeStatus::Added } else { ChangeStatus::Deleted };
+        let (path, old, new) = (PathBuf::from(path), None, None);
+        let (added, deleted) = (None, None);
+        let change = Change { path, status, old_mode, new_mode, old, new, added, deleted };
+        Step { change, old: None, new: None, sparse: false }
+    }
+
+    fn clashes(index: &[&str], steps: &[Step]) -> Vec<PathBuf> {
+        let index = index.iter().map(|p| (PathBuf::from(p), b'H')).collect();
+        let state = Checkout { dirty: BTreeSet::new(), unmerged: Vec::new(), index };
+        let goes = steps.iter().filter(|s| s.removes()).map(Step::path).collect();
+        let mut found = Found::default();
+        found.fold(steps, &state, &goes);
+        found.folded
+    }
+
+    #[test]
+    fn paths_that_differ_only_in_case_are_found_among_old_and_new() {
+        let added = |path| step(path, 0, 0o100_644);
+        assert_eq!(clashes(&["readme"], &[added("README")]), [PathBuf::from("README")]);
+        assert_eq!(clashes(&["src/a"], &[added("Src/b")]), [PathBuf::from("Src/b")]);
+        assert_eq!(clashes(&[], &[added("x"), added("X")]), [PathBuf::from("X")]);
+        assert!(clashes(&["src/a"], &[added("src/b")]).is_empty());
+        // A change of case alone takes the old one away.
+        assert!(clashes(&["readme"], &[step("readme", 0o100_644, 0), added("README")]).is_empty());
+    }
+}

@@ -547,3 +547,73 @@ fn a_recovery_after_somebody_removed_our_lock_keeps_what_they_staged() {
     assert_eq!(f.git(["status", "--porcelain"]), "M  staged\nM  unstaged\n?? untracked\n");
     assert_eq!(Landing::recover(&record).unwrap(), Recovered::Nothing);
 }
+
+#[test]
+fn a_checkout_on_another_file_system_than_its_git_dir_can_be_landed_in() {
+    let Ok(other) = tempfile::tempdir_in("/dev/shm") else { return };
+    let f = Fixture::new();
+    let linked = other.path().canonicalize().unwrap().join("linked");
+    f.git(["worktree", "add", "-q", "-b", "elsewhere", linked.to_str().unwrap()]);
+    let repo = Repo::open(&linked).unwrap();
+    let task = f.task_of(repo.clone(), "t1");
+    task.write("a.txt", "changed\n");
+    task.write("dir/new", "x");
+    let id = task.finish();
+    let plan = Landing::plan(&repo, &task.base, &id, commit("work"), None).unwrap();
+    Landing::apply(&plan, "t1", &f.path("intent.json"), AT).unwrap();
+    assert_eq!(git(&linked, ["status", "--porcelain"]), "");
+    assert_eq!(fs::read_to_string(linked.join("a.txt")).unwrap(), "changed\n");
+    assert!(
+        fs::read_dir(&linked).unwrap().all(|e| !e.unwrap().file_name().to_string_lossy().contains("land"))
+    );
+}
+
+#[test]
+fn landing_what_head_has_already_does_nothing() {
+    let f = Fixture::new();
+    let (task, id) = simple(&f);
+    land(&f, &task, &id, commit("work")).unwrap();
+    let before = fingerprint(&f.top());
+    let again = land(&f, &task, &id, commit("work")).unwrap();
+    assert_eq!((again.paths, again.commit), (0, None));
+    assert_eq!(fingerprint(&f.top()), before);
+}
+
+#[test]
+fn death_while_everything_goes_back_loses_nothing() {
+    let (template, task, id) = everything();
+    for at in 0.. {
+        let f = template.copied();
+        let before = f.git(["write-tree"]);
+        let other = f.git(["commit-tree", "-p", "HEAD", "-m", "other", "HEAD^{tree}"]);
+        let plan = Landing::plan(&f.repo(), &task.base, &id, commit("work"), None).unwrap();
+        let record = f.path("intent.json");
+        let (top, mut left, mut moved) = (f.top(), at, false);
+        at_points(Some(Box::new(move |name| {
+            if moved && left == 0 {
+                std::panic::panic_any(format!("died at {name}"));
+            }
+            left -= u32::from(moved);
+            if name == "land-ref" && !moved {
+                moved = true;
+                git(&top, ["update-ref", "refs/heads/main", other.trim()]);
+            }
+        })));
+        let ended = catch_unwind(AssertUnwindSafe(|| Landing::apply(&plan, "t1", &record, AT)));
+        at_points(None);
+        if ended.is_err() {
+            match Landing::recover(&record) {
+                Ok(Recovered::Undone | Recovered::Nothing) | Err(Refusal::Changed(_)) => {}
+                other => panic!("{at}: {other:?}"),
+            }
+        }
+        assert!(!record.exists());
+        assert_clean(&f);
+        assert_eq!(f.git(["write-tree"]), before, "{at}");
+        assert_eq!(f.git(["status", "--porcelain"]), "M  staged\n M unstaged\n?? untracked\n", "{at}");
+        if ended.is_ok() {
+            assert!(at > 10, "only {at} points");
+            break;
+        }
+    }
+}

@@ -210,3 +210,37 @@ fn trees_are_merged_from_the_base_that_is_named_and_by_no_driver() {
     assert_eq!(clash, Merged::Conflict(vec!["a.txt".into()]));
     assert!(!mark.exists());
 }
+
+#[test]
+fn partial_clones_alternates_and_reftables_work() {
+    let f = Fixture::new();
+    f.git(["config", "uploadpack.allowFilter", "true"]);
+    f.write("old", "a blob that no checkout has");
+    f.commit("second");
+    fs::remove_file(f.top().join("old")).unwrap();
+    f.commit("third");
+    let source = format!("file://{}", f.top().display());
+    let dir = f.path("");
+    git(&dir, ["clone", "-q", "--filter=blob:none", &source, "partial"]);
+    git(&dir, ["clone", "-q", "--shared", f.top().to_str().unwrap(), "shared"]);
+    let mut names = vec!["partial", "shared"];
+    // Git has had it since 2.45.
+    if try_git(&dir, ["clone", "-q", "--ref-format=reftable", &source, "reftable"]).0 {
+        names.push("reftable");
+    }
+    for name in names {
+        let top = f.path(name);
+        let task = f.task_of(Repo::open(&top).unwrap(), &format!("of-{name}"));
+        let guard = Guard::take(&task.repo, &task.tree.branch).unwrap();
+        task.write("new", "x");
+        fs::remove_file(task.tree.path.join("a.txt")).unwrap();
+        assert_eq!(task.changed(), ["a.txt", "new"], "{name}");
+        let commit = task.finish();
+        assert_eq!(guard.check(&task.repo).unwrap(), [], "{name}");
+        let how = How::Commit { message: "landed".into() };
+        let plan = Landing::plan(&task.repo, &task.base, &commit, how, Some(&guard)).unwrap();
+        let landed = Landing::apply(&plan, "t1", &f.path("intent"), 1).unwrap();
+        assert_eq!(git(&top, ["rev-parse", "HEAD"]).trim(), landed.commit.unwrap().as_str(), "{name}");
+        assert_eq!(git(&top, ["status", "--porcelain"]), "", "{name}");
+    }
+}
