@@ -4,6 +4,13 @@
 //! tree and the index that a command may use; nothing is discovered except in [`Repo::open`].
 //! Nothing here takes the repository's lock: the caller holds it where a function says so.
 //!
+//! An attempt goes through it in this order: [`Repo::open`], [`worktree::add`], [`Worktree::fill`],
+//! [`View::create`] and [`Guard::take`] before anything foreign runs; then, when nothing of it runs any
+//! more, [`Guard::revert_executable`], [`View::snapshot`], [`View::changed`], [`View::diff`],
+//! [`View::commit`], [`View::update_branch`]; a [`Scratch`] tree to verify in; [`Landing`] to accept; and
+//! [`Salvage`] before [`worktree::dispose`]. A later attempt in the same tree begins with
+//! [`View::renew`].
+//!
 //! The number of git processes of each operation is fixed, however many files changed:
 //!
 //! | operation | processes |

@@ -5,6 +5,7 @@
 
 use super::oid::{ObjectFormat, Oid};
 use super::runner::{Call, Git, GitError, GitErrorKind};
+use super::view::{Identity, commit};
 use super::{bytes, runner};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -198,6 +199,18 @@ impl Repo {
     /// Returns the tree of a commit.
     pub fn tree_of(&self, commit: &Oid) -> Result<Oid, GitError> {
         tree_of(&self.shared(), commit)
+    }
+
+    /// Makes a commit object, such as one of a merged tree that is to be verified before it lands.
+    pub fn commit(
+        &self,
+        tree: &Oid,
+        parents: &[Oid],
+        message: &str,
+        by: &Identity,
+        seconds: i64,
+    ) -> Result<Oid, GitError> {
+        commit(&self.shared(), tree, parents, message, by, seconds)
     }
 
     /// Reads a file as a commit has it, past all filters; `None` if the commit has no such file.

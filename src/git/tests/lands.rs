@@ -93,8 +93,9 @@ fn a_head_that_moved_on_is_merged_and_said_not_to_be_gated() {
     let newer = f.commit("the user's");
     let plan = Landing::plan(&f.repo(), &task.base, &id, How::Apply, None).unwrap();
     assert!(!plan.is_gated());
-    // The same lines next to each other conflict in git; these do.
-    let _ = newer;
+    // What would land can be verified first.
+    let merged = task.repo.commit(plan.tree(), &[newer], "merged", &Identity::ours(), AT).unwrap();
+    assert_eq!(f.git(["cat-file", "-p", &format!("{merged}:other")]), "x");
     let landed = land(&f, &task, &id, commit("work")).unwrap();
     assert!(!landed.gated);
     assert_eq!(fs::read_to_string(f.top().join("a.txt")).unwrap(), "ONE\ntwo\nTHREE\n");
@@ -551,7 +552,9 @@ fn a_recovery_after_somebody_removed_our_lock_keeps_what_they_staged() {
 #[test]
 fn a_checkout_on_another_file_system_than_its_git_dir_can_be_landed_in() {
     let Ok(other) = tempfile::tempdir_in("/dev/shm") else { return };
-    let f = Fixture::new();
+    let f = Fixture::empty_in(tempfile::tempdir().unwrap());
+    f.write("a.txt", "x");
+    f.commit("first");
     let linked = other.path().canonicalize().unwrap().join("linked");
     f.git(["worktree", "add", "-q", "-b", "elsewhere", linked.to_str().unwrap()]);
     let repo = Repo::open(&linked).unwrap();

@@ -36,7 +36,11 @@ impl Fixture {
     }
 
     pub fn empty() -> Fixture {
-        let fixture = Fixture { dir: tempfile::tempdir().unwrap() };
+        Fixture::empty_in(quick_dir())
+    }
+
+    pub fn empty_in(dir: tempfile::TempDir) -> Fixture {
+        let fixture = Fixture { dir };
         fs::create_dir(fixture.path("repo")).unwrap();
         fixture.git(["init", "-q", "-b", "main"]);
         fixture.git(["config", "user.name", "Ada"]);
@@ -46,7 +50,7 @@ impl Fixture {
 
     /// Copies the repository, which is faster than making it again.
     pub fn copied(&self) -> Fixture {
-        let copy = Fixture { dir: tempfile::tempdir().unwrap() };
+        let copy = Fixture { dir: quick_dir() };
         for entry in walkdir::WalkDir::new(self.top()) {
             let entry = entry.unwrap();
             let to = copy.dir.path().join("repo").join(entry.path().strip_prefix(self.top()).unwrap());
@@ -98,6 +102,11 @@ impl Fixture {
         let view = View::create(&self.path("views").join(id), &repo, &tree, &base).unwrap();
         Task { repo, tree, view, base }
     }
+}
+
+/// Makes a temporary folder in memory, where there is such a thing: syncs cost nothing there.
+fn quick_dir() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 impl Task {
