@@ -7,7 +7,9 @@ mod bench;
 use bench::{Bench, until};
 use std::collections::BTreeSet;
 use std::fs;
-use workspool::keeper::{BudgetKind, Cause, DeadlineKind, Ended, Phase, Progress, StepState, state};
+use workspool::keeper::{
+    BudgetKind, Cause, DeadlineKind, Ended, Phase, Progress, StepState, complaints, hasten, state, summary,
+};
 use workspool::process::{CensusMethod, Identity, Liveness, Signal};
 
 #[test]
@@ -21,7 +23,7 @@ fn an_exit_code_and_both_streams_are_recorded() {
     assert!(exit.census.is_empty() && exit.left_over.is_empty());
     assert_eq!((exit.write_error, exit.stop_error), (None, None));
     assert!(exit.ended_at >= exit.started_at);
-    assert_eq!(fs::read_to_string(bench.step().join("keeper.err")).unwrap(), "");
+    assert_eq!(complaints(&bench.step()).unwrap(), "");
     let log = fs::read_to_string(bench.step().join("log.jsonl")).unwrap();
     assert!(log.contains("out") && log.contains("err"));
 }
@@ -40,6 +42,14 @@ fn a_missing_program_and_a_missing_folder_are_told_apart() {
     plan.argv = vec!["no-such-program-anywhere".into()];
     let Ended::NotStarted { error, not_found } = bench.run_plan(&plan).ended else { panic!("it ran") };
     assert!(not_found && error.contains("no-such-program-anywhere"), "{error}");
+
+    let bench = Bench::new();
+    fs::write(bench.path("program"), "#!/bin/sh\n").unwrap();
+    let mut plan = bench.plan("");
+    plan.argv = vec!["program".into()];
+    plan.env.insert("PATH".into(), bench.path("").to_str().unwrap().into());
+    let Ended::NotStarted { error, not_found } = bench.run_plan(&plan).ended else { panic!("it ran") };
+    assert!(!not_found && error.contains("ermission"), "{error}");
 
     let bench = Bench::new();
     let mut plan = bench.plan("exit 0");
@@ -194,6 +204,34 @@ fn a_budget_of_seconds_ends_the_run() {
 }
 
 #[test]
+fn a_budget_of_what_is_reported_ends_the_run() {
+    let bench = Bench::new();
+    let usage = |tokens| format!(r#"{{"fact":"usage","usage":{{"input_tokens":{tokens}}},"scope":"delta"}}"#);
+    let mut plan = bench.plan(&format!("echo '{}'; echo '{}'; exec sleep 300", usage(60), usage(50)));
+    plan.parser = "workspool".into();
+    plan.budget.tokens = Some(100);
+    let exit = bench.run_plan(&plan);
+    let wanted = Cause::Budget { which: BudgetKind::Tokens, used: 110.0, limit: 100.0 };
+    assert_eq!(exit.cause, wanted);
+    assert_eq!((exit.usage.input_tokens, exit.usage.cost_usd), (Some(110), None));
+    assert_eq!(summary(&bench.step()).unwrap().usage, exit.usage);
+}
+
+#[test]
+fn what_lingers_after_its_last_word_is_ended() {
+    let bench = Bench::new();
+    let facts = r#"echo '{"fact":"session","id":"s-1"}'; echo '{"fact":"final","ok":true,"text":"done"}'"#;
+    let mut plan = bench.plan(&format!("{facts}; exec sleep 300"));
+    plan.parser = "workspool".into();
+    plan.deadlines.final_ms = 200;
+    let exit = bench.run_plan(&plan);
+    assert_eq!((exit.cause, exit.ended), (Cause::Lingered, Ended::Signaled { signal: 15 }));
+    assert_eq!(exit.said.session.as_deref(), Some("s-1"));
+    assert_eq!((exit.said.final_ok, exit.said.answer.as_deref()), (Some(true), Some("done")));
+    assert_eq!(exit.facts.total, 2);
+}
+
+#[test]
 fn a_cancel_that_was_there_before_ends_the_run_at_once() {
     let bench = Bench::new();
     bench.cancel();
@@ -224,12 +262,17 @@ fn strays_are_ended(use_cgroup: bool, cancel: bool) {
     if cancel {
         until("the strays run", || bench.work().join("ready").exists());
         bench.cancel();
+        assert!(hasten(&bench.step()).unwrap());
     }
     keeper.wait().unwrap();
     let exit = bench.ended();
     assert!(exit.census.is_empty(), "{exit:?}");
-    if !use_cgroup {
-        assert_eq!(exit.census.method, CensusMethod::Subreaper);
+    match bench.start().unwrap().cgroup {
+        Some(dir) => {
+            assert_eq!(exit.census.method, CensusMethod::Kernel);
+            assert!(use_cgroup && !dir.exists(), "the group is removed");
+        }
+        None => assert_eq!(exit.census.method, CensusMethod::Subreaper),
     }
     let left_over: BTreeSet<u32> = exit.left_over.iter().map(|s| s.pid).collect();
     let strays = bench.pids();
@@ -286,21 +329,32 @@ fn a_pipe_held_open_does_not_hold_the_run_open() {
     assert!(exit.elapsed_ms < 30_000);
 }
 
+fn is_read_with_little_memory(flood: &str) {
+    let bench = Bench::new();
+    let mut plan = bench.plan(&format!("{flood}; echo; echo end; grep VmHWM /proc/$PPID/status > peak"));
+    plan.output_cap_bytes = 1 << 20;
+    let exit = bench.run_plan(&plan);
+    assert_eq!(exit.ended, Ended::Exited { code: 0 });
+    assert!(exit.stdout_tail.trim_end().ends_with("end"), "{:?}", exit.stdout_tail);
+    let output = exit.output.unwrap();
+    assert_eq!(output.bytes_out, 300_000_005);
+    assert!(output.cut_out > 298_000_000 && output.cut_out < 300_000_000);
+    let peak = fs::read_to_string(bench.work().join("peak")).unwrap();
+    let kib: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(kib < 64 << 10, "{kib} KiB");
+    let log = fs::metadata(bench.step().join("log.jsonl")).unwrap().len();
+    assert!(log < 4 << 20, "{log} bytes of log");
+}
+
 #[test]
-fn floods_and_endless_lines_are_read_with_little_memory() {
-    for flood in ["yes 0123456789abcdef | head -c 300000000", "head -c 300000000 /dev/zero | tr '\\0' x"] {
-        let bench = Bench::new();
-        let mut plan = bench.plan(&format!("{flood}; echo; echo end; grep VmHWM /proc/$PPID/status > peak"));
-        plan.output_cap_bytes = 1 << 20;
-        let exit = bench.run_plan(&plan);
-        assert_eq!(exit.ended, Ended::Exited { code: 0 });
-        assert!(exit.stdout_tail.trim_end().ends_with("end"), "{:?}", exit.stdout_tail);
-        let peak = fs::read_to_string(bench.work().join("peak")).unwrap();
-        let kib: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
-        assert!(kib < 64 << 10, "{kib} KiB for {flood}");
-        let log = fs::metadata(bench.step().join("log.jsonl")).unwrap().len();
-        assert!(log < 8 << 20, "{log} bytes of log");
-    }
+fn a_flood_is_read_with_little_memory() {
+    let line = "0123456789abcdef ".repeat(20);
+    is_read_with_little_memory(&format!("yes '{line}' | head -c 300000000"));
+}
+
+#[test]
+fn an_endless_line_is_read_with_little_memory() {
+    is_read_with_little_memory("head -c 300000000 /dev/zero | tr '\\0' x");
 }
 
 #[test]
@@ -335,7 +389,8 @@ fn signals_that_end_services_do_not_end_the_keeper() {
     let mut keeper = bench.launch(&bench.plan("touch up; while [ ! -e go ]; do sleep 0.02; done; exit 3"));
     until("the command runs", || bench.work().join("up").exists());
     let id = Identity::of(keeper.id()).unwrap().unwrap();
-    for signal in [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT, Signal::PIPE] {
+    let signals = [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT, Signal::PIPE, Signal::USR1];
+    for signal in signals {
         assert!(id.signal(signal).unwrap());
     }
     fs::write(bench.work().join("go"), "").unwrap();
@@ -414,4 +469,105 @@ fn a_step_is_never_started_twice() {
     let ended = workspool::keeper::wait(&mut keeper, &bench.step()).unwrap();
     assert!(matches!(ended, StepState::Ended(_)));
     assert!(bench.try_launch(&plan).unwrap_err().to_string().contains("started before"));
+}
+
+#[test]
+fn a_plan_of_another_version_is_complained_of() {
+    let bench = Bench::new();
+    let mut plan = bench.plan("touch ran");
+    plan.version = 99;
+    let mut keeper = bench.launch(&plan);
+    let state = workspool::keeper::wait(&mut keeper, &bench.step()).unwrap();
+    assert_eq!(state, StepState::NotStarted);
+    assert!(complaints(&bench.step()).unwrap().contains("version 99"));
+    assert!(!bench.work().join("ran").exists());
+}
+
+/// A control group (v1) in which processes are frozen: not even KILL ends them then.
+struct Freezer(std::path::PathBuf);
+
+impl Freezer {
+    fn create(name: &str) -> Option<Freezer> {
+        let dir = format!("/sys/fs/cgroup/freezer/workspool-{name}-{}", std::process::id());
+        fs::create_dir(&dir).ok()?;
+        Some(Freezer(dir.into()))
+    }
+
+    fn freeze(&self, pid: u32) {
+        fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
+        self.set("FROZEN");
+        until("it is frozen", || self.state() == "FROZEN");
+    }
+
+    fn set(&self, state: &str) {
+        fs::write(self.0.join("freezer.state"), state).unwrap();
+    }
+
+    fn state(&self) -> String {
+        fs::read_to_string(self.0.join("freezer.state")).unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
+        for _ in 0..200 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn while_something_cannot_be_killed_the_keeper_stays() {
+    let Some(freezer) = Freezer::create("stays") else {
+        eprintln!("not tested: no process can be made unkillable here");
+        return;
+    };
+    let bench = Bench::new();
+    let mut plan = bench.plan("echo $$ > pids; exec sleep 300");
+    plan.grace_ms = 100;
+    plan.progress = Some(bench.path("progress.json"));
+    let mut keeper = bench.launch(&plan);
+    until("it runs", || fs::read_to_string(bench.work().join("pids")).is_ok_and(|t| t.ends_with('\n')));
+    let pid = bench.pids()[0];
+    freezer.freeze(pid);
+    bench.cancel();
+    until("it is said", || bench.start().is_some_and(|s| !s.unkillable.is_empty()));
+    assert_eq!(bench.start().unwrap().unkillable[0].pid, pid);
+    let progress = || fs::read_to_string(bench.path("progress.json")).unwrap();
+    until("readers are told", || progress().contains("unkillable"));
+    assert!(keeper.try_wait().unwrap().is_none());
+    assert!(matches!(state(&bench.step()).unwrap(), StepState::Running(_)), "the lease is not given up");
+    freezer.set("THAWED");
+    keeper.wait().unwrap();
+    let exit = bench.ended();
+    // TERM was sent before KILL, and both were waiting for it.
+    assert!(matches!(exit.ended, Ended::Signaled { signal: 9 | 15 }), "{:?}", exit.ended);
+    assert!(exit.census.is_empty());
+}
+
+#[test]
+fn what_stays_unkillable_is_recorded_in_the_end() {
+    // Dropped last, so that the freezer lets go first.
+    let bench = Bench::new();
+    let Some(freezer) = Freezer::create("recorded") else {
+        eprintln!("not tested: no process can be made unkillable here");
+        return;
+    };
+    let mut plan = bench.plan("echo $$ > pids; exec sleep 300");
+    plan.grace_ms = 0;
+    plan.unkillable_ms = 1;
+    plan.use_cgroup = false;
+    let mut keeper = bench.launch(&plan);
+    until("it runs", || fs::read_to_string(bench.work().join("pids")).is_ok_and(|t| t.ends_with('\n')));
+    freezer.freeze(bench.pids()[0]);
+    bench.cancel();
+    keeper.wait().unwrap();
+    let exit = bench.ended();
+    assert_eq!(exit.ended, Ended::StillRunning);
+    assert_eq!(exit.census.survivors.len(), 1);
+    assert_eq!(exit.census.survivors[0].pid, bench.pids()[0]);
 }

@@ -4,11 +4,10 @@ use super::plan::StepPlan;
 use super::record::{StepState, state};
 use super::{ERRORS, LOCK, PLAN};
 use crate::durable::{self, Lock, fault};
+use crate::process;
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -67,22 +66,13 @@ pub fn launch_with(
         .mode(0o600)
         .open(step_dir.join(ERRORS))
         .map_err(io("create the keeper's error file"))?;
-    // The number is told to the keeper, and only in the child does the descriptor survive `exec`: other
-    // processes that are started at the same time do not get it.
-    let handed = rustix::io::fcntl_dupfd_cloexec(&held, 3).map_err(|e| io("hand over the lock")(e.into()))?;
     let mut command = Command::new(program);
     command.arg("keep").arg(&step_dir);
-    command.arg("--lock-fd").arg(handed.as_raw_fd().to_string());
+    let number = process::hand_over(&mut command, &held).map_err(io("hand over the lock"))?;
+    command.arg("--lock-fd").arg(number.to_string());
     command.arg("--supervisor-lock").arg(supervisor_lock);
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-    crate::process::new_session(&mut command);
-    // SAFETY: one system call on an open descriptor; nothing is allocated.
-    unsafe {
-        command.pre_exec(move || {
-            rustix::io::fcntl_setfd(&handed, rustix::io::FdFlags::empty())?;
-            Ok(())
-        });
-    }
+    process::new_session(&mut command);
     let child =
         fault::point("spawn-keeper").and_then(|()| command.spawn()).map_err(io("start the keeper"))?;
     drop(held);
@@ -104,6 +94,25 @@ pub fn await_end(step_dir: &Path) -> io::Result<StepState> {
         Err(e) => return Err(e),
     }
     state(step_dir)
+}
+
+/// Makes the keeper of this step look for a request to cancel now; it looks twice a second anyway.
+///
+/// Says `false` if no keeper was found alive.
+pub fn hasten(step_dir: &Path) -> io::Result<bool> {
+    match state(step_dir)? {
+        StepState::Running(Some(start)) => start.keeper.signal(process::Signal::USR1),
+        _ => Ok(false),
+    }
+}
+
+/// Returns what keepers of this step complained of: why there is no record, if there is none.
+pub fn complaints(step_dir: &Path) -> io::Result<String> {
+    match std::fs::read(step_dir.join(ERRORS)) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(e) => Err(e),
+    }
 }
 
 fn check(plan: &StepPlan) -> Result<(), LaunchError> {

@@ -30,7 +30,7 @@ impl Lines {
 
     /// Takes bytes as they come, and hands out the lines that are whole now.
     pub(super) fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Piece<'_>)) {
-        while let Some(end) = bytes.iter().position(|b| *b == b'\n') {
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
             bytes = rest;
             if self.dropped == 0 && self.rest.is_empty() && line.len() <= self.longest {

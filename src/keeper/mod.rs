@@ -10,6 +10,7 @@
 //! the keeper was killed, and that [`sweep`] must be called before anything else is decided.
 
 mod carry;
+mod entry;
 mod facts;
 mod launch;
 mod limits;
@@ -22,14 +23,14 @@ mod run;
 mod spawn;
 mod sweep;
 
-pub use carry::{CarryError, Carried, carry};
+pub use carry::{Carried, CarryError, carry};
+pub use entry::main;
 pub use facts::{FactCounts, Said, summary};
-pub use launch::{LaunchError, await_end, launch, launch_with, wait};
+pub use launch::{LaunchError, await_end, complaints, hasten, launch, launch_with, wait};
 pub use plan::{Budget, Deadlines, StepPlan};
 pub use progress::{Phase, Progress};
 pub use record::{BudgetKind, Cause, DeadlineKind, Ended, StepExit, StepStart, StepState, state};
-pub use run::main;
-pub use sweep::{SweepError, sweep};
+pub use sweep::{Orphans, SweepError, sweep};
 
 /// The version of the records in a step's folder.
 pub const VERSION: u32 = 1;

@@ -7,100 +7,35 @@ use super::plan::StepPlan;
 use super::progress::{Phase, Progress, Reporter};
 use super::record::{Cause, Ended, StepExit, StepStart};
 use super::spawn::{self, Failure};
-use super::{EXIT, FACTS, LOCK, LOG, PLAN, START, VERSION};
-use crate::durable::{self, Held, Lock};
+use super::{FACTS, LOG, START, VERSION};
+use crate::durable;
 use crate::process::{self, Census, CensusMethod, Cgroup, Cleared, Domain, Identity, Survivor, boot_id};
 use crate::redact::{Caps, LogWriter, Redactor, env_secrets, known_from_env_file};
 use crate::worker::parser;
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use chrono::{DateTime, Utc};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGCHLD, SIGUSR1};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode};
+use std::path::Path;
+use std::process::Child;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often the file that asks for cancellation is looked for.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long one round of killing goes on before it is called stuck.
-const ROUND: Duration = Duration::from_secs(10);
+const ROUND: Duration = Duration::from_secs(2);
 /// How long the stop command may take.
 const STOP: Duration = Duration::from_secs(30);
 
-/// Runs `keep <step_dir> --lock-fd N --supervisor-lock PATH`; `args` begin after the verb.
+/// Runs the plan's command to its end.
 ///
-/// Must be called first thing in `main`: it closes every descriptor but the lock and the standard ones.
-pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match keep(args.into_iter()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            // Goes to a file in the step's folder.
-            eprintln!("keeper: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-struct Args {
-    step_dir: PathBuf,
-    lock_fd: RawFd,
-    supervisor_lock: PathBuf,
-}
-
-impl Args {
-    fn parse(mut args: impl Iterator<Item = OsString>) -> anyhow::Result<Args> {
-        let (mut step_dir, mut lock_fd, mut supervisor_lock) = (None, None, None);
-        while let Some(arg) = args.next() {
-            let mut value = || args.next().with_context(|| format!("{} needs a value", arg.display()));
-            match arg.to_str() {
-                Some("--lock-fd") => {
-                    let value = value()?;
-                    let number = value.to_str().and_then(|n| n.parse::<RawFd>().ok()).filter(|n| *n > 2);
-                    lock_fd = Some(number.with_context(|| format!("not a descriptor: {}", value.display()))?);
-                }
-                Some("--supervisor-lock") => supervisor_lock = Some(PathBuf::from(value()?)),
-                _ if step_dir.is_none() => step_dir = Some(PathBuf::from(arg)),
-                _ => bail!("unexpected argument: {}", arg.display()),
-            }
-        }
-        Ok(Args {
-            step_dir: step_dir.context("no step folder was given")?,
-            lock_fd: lock_fd.context("no --lock-fd was given")?,
-            supervisor_lock: supervisor_lock.context("no --supervisor-lock was given")?,
-        })
-    }
-}
-
-fn keep(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
-    let args = Args::parse(args)?;
-    let dir = &args.step_dir;
-    // SAFETY: nothing has been opened by this process yet.
-    unsafe { process::close_all_but(&[args.lock_fd]) }.context("closing inherited descriptors")?;
-    // SAFETY: our parent left it open for us, and only here is it owned.
-    let held = unsafe { Held::from_inherited(args.lock_fd, dir.join(LOCK)) }.context("the step's lock")?;
-    ignore_signals()?;
-    let plan = std::fs::read(dir.join(PLAN)).context("reading the plan")?;
-    let plan: StepPlan = serde_json::from_slice(&plan).context("reading the plan")?;
-    if plan.version != VERSION {
-        bail!("the plan has version {}, this program reads {VERSION}", plan.version);
-    }
-    let exit = Keeper::prepare(dir, &plan).map_or_else(|e| never_started(&plan, e), Keeper::run);
-    publish(dir, &plan, &exit)?;
-    drop(held);
-    resume(&plan, &args.supervisor_lock)
-}
-
-/// Catches what would end us. Caught, not ignored: that would be inherited by the command.
-fn ignore_signals() -> anyhow::Result<()> {
-    for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2] {
-        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
-    }
-    Ok(())
+/// `look` is set by a signal that means: look for a request to cancel now.
+pub(super) fn run(dir: &Path, plan: &StepPlan, look: Arc<AtomicBool>) -> StepExit {
+    Keeper::prepare(dir, plan, look).map_or_else(|e| never_started(plan, e), Keeper::run)
 }
 
 struct Keeper<'a> {
@@ -111,18 +46,22 @@ struct Keeper<'a> {
     domain: Domain,
     output: Output,
     progress: Reporter,
+    look: Arc<AtomicBool>,
     write_error: Option<String>,
 }
 
 impl<'a> Keeper<'a> {
     /// Gets everything ready, and writes the start record.
-    fn prepare(dir: &'a Path, plan: &'a StepPlan) -> Result<Self, Failure> {
+    fn prepare(dir: &'a Path, plan: &'a StepPlan, look: Arc<AtomicBool>) -> Result<Self, Failure> {
         let parser =
             parser(&plan.parser).ok_or_else(|| Failure::new(format!("no parser named {:?}", plan.parser)))?;
         let redactor = Redactor::new(secrets(plan)?);
         let (bell, ring) = UnixStream::pair().map_err(Failure::new)?;
         bell.set_nonblocking(true).map_err(Failure::new)?;
-        signal_hook::low_level::pipe::register(SIGCHLD, ring).map_err(Failure::new)?;
+        for signal in [SIGCHLD, SIGUSR1] {
+            let ring = ring.try_clone().map_err(Failure::new)?;
+            signal_hook::low_level::pipe::register(signal, ring).map_err(Failure::new)?;
+        }
         let mut write_error = None;
         let caps = Caps { stream: plan.output_cap_bytes, ..Caps::default() };
         let log = LogWriter::create(&dir.join(LOG), redactor.clone(), caps)
@@ -130,11 +69,8 @@ impl<'a> Keeper<'a> {
             .ok();
         let mask = Box::new(move |text: &str| redactor.str(text).into_owned());
         let listener = Listener::new(parser, mask, dir.join(FACTS), plan.usage_before.clone());
-        let mut domain = Domain::of_descendants(plan.marker.clone());
+        let domain = Domain::of_descendants(plan.marker.clone());
         let keeper = Identity::current().map_err(Failure::new)?;
-        if plan.use_cgroup {
-            domain.set_cgroup(Cgroup::create(&format!("{}-{}", keeper.pid, keeper.start)));
-        }
         let start = StepStart {
             version: VERSION,
             worker: None,
@@ -142,13 +78,17 @@ impl<'a> Keeper<'a> {
             boot: boot_id().map_err(Failure::new)?,
             marker: plan.marker.clone(),
             workspace: plan.cwd.clone(),
-            cgroup: domain.cgroup().map(|c| c.dir().to_owned()),
+            cgroup: plan
+                .use_cgroup
+                .then(|| Cgroup::place(&format!("{}-{}", keeper.pid, keeper.start)))
+                .flatten(),
             unkillable: Vec::new(),
             keeper,
         };
         let output = Output::new(bell, log, listener);
         let progress = Reporter::new(plan.progress.clone());
-        let me = Keeper { dir, plan, start, started: Instant::now(), domain, output, progress, write_error };
+        let me =
+            Keeper { dir, plan, start, started: Instant::now(), domain, output, progress, look, write_error };
         // Without this record the command would be taken for one that never ran.
         me.write_start().map_err(|e| Failure::new(format!("cannot write the start record: {e}")))?;
         Ok(me)
@@ -157,6 +97,9 @@ impl<'a> Keeper<'a> {
     fn run(mut self) -> StepExit {
         self.started = Instant::now();
         self.start.at = Utc::now();
+        // Recorded first, made then: one that we leave behind when killed is found by the sweep.
+        self.domain.set_cgroup(self.start.cgroup.as_deref().and_then(Cgroup::create));
+        self.start.cgroup = self.domain.cgroup().map(|c| c.dir().to_owned());
         let child = match spawn::start(self.plan, self.domain.cgroup()) {
             // Perhaps the group cannot be entered; if it is something else, it fails again.
             Err(_) if self.domain.cgroup().is_some() => {
@@ -204,7 +147,8 @@ impl<'a> Keeper<'a> {
                 return Ok(Cause::Exit);
             }
             let now = Instant::now();
-            if looked.is_none_or(|at| now.saturating_duration_since(at) >= LOOK) {
+            let asked = self.look.swap(false, Ordering::Relaxed);
+            if asked || looked.is_none_or(|at| now.saturating_duration_since(at) >= LOOK) {
                 looked = Some(now);
                 if self.plan.cancel.exists() {
                     return Ok(Cause::Cancelled);
@@ -419,39 +363,6 @@ fn never_started(plan: &StepPlan, failure: Failure) -> StepExit {
         write_error: None,
         stop_error: None,
     }
-}
-
-/// Writes the exit record, again and again while the disk is full: what ran is not run again for that.
-fn publish(dir: &Path, plan: &StepPlan, exit: &StepExit) -> anyhow::Result<()> {
-    let bytes = serde_json::to_vec(exit)?;
-    let begun = Instant::now();
-    let ran = !matches!(exit.ended, Ended::NotStarted { .. });
-    let patience = if ran { Duration::from_millis(plan.unkillable_ms) } else { Duration::from_secs(10) };
-    let mut pause = Duration::from_millis(100);
-    loop {
-        match durable::replace_unsynced(&dir.join(EXIT), &bytes) {
-            Ok(()) => return Ok(()),
-            // The folder is gone, so nobody asks any more.
-            Err(e) if e.kind() == io::ErrorKind::NotFound || begun.elapsed() >= patience => {
-                return Err(e).context("writing the exit record");
-            }
-            Err(_) => std::thread::sleep(pause),
-        }
-        pause = (pause * 2).min(Duration::from_secs(10));
-    }
-}
-
-/// Starts another supervisor if nobody waits for us.
-fn resume(plan: &StepPlan, supervisor_lock: &Path) -> anyhow::Result<()> {
-    let Some((program, args)) = plan.resume.split_first() else { return Ok(()) };
-    if Lock::at(supervisor_lock).is_held().context("looking for the supervisor")? {
-        return Ok(());
-    }
-    let mut command = Command::new(program);
-    command.args(args).current_dir("/");
-    durable::fault::point("spawn-supervisor")?;
-    process::detach(command).spawn().context("starting another supervisor")?;
-    Ok(())
 }
 
 fn millis(time: Duration) -> u64 {

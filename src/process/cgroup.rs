@@ -19,12 +19,17 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes a new group below our own, or says `None` where that is not granted.
-    pub fn create(name: &str) -> Option<Cgroup> {
-        let parent = own_dir()?;
-        let dir = parent.join(format!("{PREFIX}{name}"));
-        fs::create_dir(&dir).ok()?;
-        let group = Cgroup { dir };
+    /// Chooses where a new group below our own would be, so that it can be recorded before it is made.
+    ///
+    /// Says `None` where there is no cgroup v2.
+    pub fn place(name: &str) -> Option<PathBuf> {
+        Some(own_dir()?.join(format!("{PREFIX}{name}")))
+    }
+
+    /// Makes a group at a place that [`Cgroup::place`] chose, or says `None` if that is not granted.
+    pub fn create(place: &Path) -> Option<Cgroup> {
+        fs::create_dir(place).ok()?;
+        let group = Cgroup { dir: place.to_owned() };
         // `cgroup.kill` came with Linux 5.14. A group that we cannot enter is of no use either.
         if group.dir.join("cgroup.kill").exists() && group.entrance().is_ok() {
             return Some(group);
@@ -140,6 +145,18 @@ mod tests {
         let (mount, root) = parse_mounts(text).unwrap();
         assert_eq!((mount.to_str().unwrap(), root.to_str().unwrap()), ("/sys/fs/cgroup", "/user.slice"));
         assert!(parse_mounts("24 30 0:22 / /proc rw - proc proc rw\n").is_none());
+    }
+
+    #[test]
+    fn a_group_is_made_found_and_removed_where_that_is_granted() {
+        let Some(place) = Cgroup::place(&format!("test-{}", std::process::id())) else { return };
+        assert!(Cgroup::find(&place).is_none());
+        let Some(group) = Cgroup::create(&place) else { return };
+        assert_eq!(Cgroup::find(&place).map(|g| g.dir), Some(place.clone()));
+        assert!(Cgroup::create(&place).is_none(), "it is there already");
+        assert!(group.pids().is_empty() && !group.is_populated());
+        group.remove();
+        assert!(!place.exists());
     }
 
     #[test]
