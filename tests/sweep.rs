@@ -8,7 +8,7 @@ use bench::{Bench, until};
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use workspool::keeper::{StepPlan, StepStart, StepState, SweepError, state, sweep};
+use workspool::keeper::{Carried, Orphans, StepPlan, StepStart, StepState, SweepError, carry, state, sweep};
 use workspool::process::{CensusMethod, Cleared, Identity, Liveness, Signal};
 
 const GRACE: Duration = Duration::from_millis(200);
@@ -18,7 +18,10 @@ const LIMIT: Duration = Duration::from_secs(20);
 fn lose(bench: &Bench, plan: &StepPlan) -> StepStart {
     let mut keeper = bench.launch(plan);
     until("the script is ready", || bench.work().join("ready").exists());
-    assert!(matches!(sweep(&bench.step(), &plan.marker, GRACE, LIMIT), Err(SweepError::Running)));
+    assert!(matches!(
+        sweep(&bench.step(), &plan.marker, Orphans::Elsewhere, GRACE, LIMIT),
+        Err(SweepError::Running)
+    ));
     until("its identity is recorded", || bench.start().is_some_and(|s| s.worker.is_some()));
     keeper.kill().unwrap();
     keeper.wait().unwrap();
@@ -27,7 +30,7 @@ fn lose(bench: &Bench, plan: &StepPlan) -> StepStart {
 }
 
 fn swept(bench: &Bench, plan: &StepPlan) -> Cleared {
-    sweep(&bench.step(), &plan.marker, GRACE, LIMIT).unwrap()
+    sweep(&bench.step(), &plan.marker, Orphans::Elsewhere, GRACE, LIMIT).unwrap()
 }
 
 fn stranger() -> Child {
@@ -118,7 +121,7 @@ fn nothing_is_touched_after_another_boot_or_in_another_namespace() {
     start.boot = real.boot;
     start.keeper.pidns += 1;
     fs::write(bench.step().join("start.json"), serde_json::to_vec(&start).unwrap()).unwrap();
-    let refused = sweep(&bench.step(), &plan.marker, GRACE, LIMIT);
+    let refused = sweep(&bench.step(), &plan.marker, Orphans::Elsewhere, GRACE, LIMIT);
     assert!(matches!(refused, Err(SweepError::OtherNamespace)));
     assert_eq!(Identity::of(child.id()).unwrap(), start.worker, "it lives");
     end(child);
@@ -153,4 +156,48 @@ fn the_steps_of_two_spools_are_apart() {
     theirs.cancel();
     keeper.wait().unwrap();
     assert_eq!(theirs.marked(&other), 0);
+}
+
+#[test]
+fn a_supervisor_that_is_a_subreaper_loses_nobody() {
+    let bench = Bench::new();
+    // Neither marker nor session nor parent nor folder: only who inherits it tells whose it is.
+    let script = r#"(env -i setsid /bin/sh -c 'cd /; echo $$ >> "$1"; exec sleep 300' x "$PWD/pids" &)
+        while ! [ -s pids ]; do sleep 0.01; done; touch ready; exec sleep 300"#;
+    let mut plan = bench.plan(script);
+    plan.use_cgroup = false;
+    let mut supervisor = bench.spawn_supervisor(&plan);
+    until("the script is ready", || bench.work().join("ready").exists());
+    assert!(bench.start().unwrap().keeper.signal(Signal::KILL).unwrap());
+    assert!(supervisor.wait().unwrap().success());
+    let swept = fs::read_to_string(bench.path("swept")).unwrap();
+    assert!(swept.contains("subreaper"), "{swept}");
+    let pid = bench.pids()[0];
+    let lives = Identity::of(pid).unwrap();
+    if let Some(stray) = &lives {
+        stray.signal(Signal::KILL).unwrap();
+    }
+    assert_eq!(lives, None, "{pid} lives");
+}
+
+#[test]
+fn carrying_a_step_never_runs_it_twice() {
+    let bench = Bench::new();
+    let mut plan = bench.plan("echo ran >> runs; (setsid sleep 300 &); touch ready; exec sleep 300");
+    plan.grace_ms = 100;
+    plan.use_cgroup = false;
+    lose(&bench, &plan);
+    let carried = carry(&bench.step(), &plan, &bench.path("task.lock")).unwrap();
+    let Carried::Lost(cleared) = carried else { panic!("{carried:?}") };
+    assert!(cleared.census.is_empty());
+    assert_eq!(cleared.ended.len(), 1, "{:?}", cleared.ended);
+    assert_eq!(fs::read_to_string(bench.work().join("runs")).unwrap(), "ran\n");
+
+    let bench = Bench::new();
+    let plan = bench.plan("echo ran >> runs; exit 3");
+    let exit = bench.run_plan(&plan);
+    let carried = carry(&bench.step(), &plan, &bench.path("task.lock")).unwrap();
+    let Carried::Ended(again) = carried else { panic!("{carried:?}") };
+    assert_eq!(*again, exit);
+    assert_eq!(fs::read_to_string(bench.work().join("runs")).unwrap(), "ran\n");
 }

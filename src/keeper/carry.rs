@@ -1,13 +1,14 @@
 //! Carries one step to its recorded end, whoever began it: a step is never run twice.
 
-use super::{LaunchError, StepExit, StepPlan, StepState, SweepError, await_end, launch, state, sweep, wait};
+use super::{LaunchError, Orphans, StepExit, StepPlan, StepState, SweepError};
+use super::{await_end, complaints, launch, state, sweep, wait};
 use crate::durable;
 use crate::process::Cleared;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long ending what a dead keeper left is tried before somebody else must look.
+/// How long ending what a dead keeper left is tried before a pause.
 const SWEEP_LIMIT: Duration = Duration::from_secs(60);
 
 /// What became of a step.
@@ -15,7 +16,8 @@ const SWEEP_LIMIT: Duration = Duration::from_secs(60);
 pub enum Carried {
     /// It ended, and this is how.
     Ended(Box<StepExit>),
-    /// Its keeper was killed. What it left has been ended, as far as a look at all processes can tell.
+    /// Its keeper was killed. What it left has been ended, as far as a look at all processes can tell;
+    /// whoever is in the census could not be ended for as long as the plan has patience.
     Lost(Cleared),
 }
 
@@ -51,11 +53,31 @@ pub fn carry(step_dir: &Path, plan: &StepPlan, supervisor_lock: &Path) -> Result
     }
     match now {
         StepState::Ended(exit) => Ok(Carried::Ended(exit)),
-        StepState::Lost(_) => Ok(Carried::Lost(sweep(step_dir, &plan.marker, plan.grace(), SWEEP_LIMIT)?)),
+        StepState::Lost(_) => Ok(Carried::Lost(sweep_all(step_dir, plan)?)),
         StepState::NotStarted | StepState::Running(_) => {
-            let said = super::complaints(step_dir)?;
-            let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+            let errors = complaints(step_dir).unwrap_or_default();
+            let last = errors.lines().last().unwrap_or("it said nothing").to_owned();
             Err(io::Error::other(format!("the keeper ended before it started the command: {last}")).into())
         }
+    }
+}
+
+/// Sweeps until nothing is left: the attempt keeps its lease as long as something of it may live.
+fn sweep_all(step_dir: &Path, plan: &StepPlan) -> Result<Cleared, SweepError> {
+    let begun = Instant::now();
+    let patience = Duration::from_millis(plan.unkillable_ms);
+    let mut pause = Duration::from_millis(500);
+    let mut ended = Vec::new();
+    loop {
+        // This process may have other children, so that its orphans are not known to be the step's.
+        let mut cleared = sweep(step_dir, &plan.marker, Orphans::Elsewhere, plan.grace(), SWEEP_LIMIT)?;
+        ended.append(&mut cleared.ended);
+        if cleared.census.is_empty() || begun.elapsed() >= patience {
+            ended.sort();
+            ended.dedup();
+            return Ok(Cleared { ended, ..cleared });
+        }
+        std::thread::sleep(pause.min(patience.saturating_sub(begun.elapsed())));
+        pause = (pause * 2).min(Duration::from_secs(30));
     }
 }
