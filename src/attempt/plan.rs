@@ -102,7 +102,9 @@ impl Plan {
 }
 
 fn read_repo_config(repo: &Repo, base: &Oid) -> anyhow::Result<RepoConfig> {
-    let Some(bytes) = repo.read_file(base, REPO_FILE)? else { return Ok(RepoConfig::default()) };
+    let Some(bytes) = repo.read_file(base, std::path::Path::new(REPO_FILE))? else {
+        return Ok(RepoConfig::default());
+    };
     let text = String::from_utf8(bytes).with_context(|| format!("{REPO_FILE} is not UTF-8"))?;
     input::toml(&text).map_err(|p| anyhow!("{REPO_FILE} at {base}: {p}"))
 }

@@ -117,7 +117,7 @@ impl Attempt<'_> {
         let mut patterns = self.plan.repo_config.copy.clone();
         patterns.extend(self.task.spec.copy.iter().cloned());
         if let Some(base) = &self.plan.base
-            && let Some(text) = repo.read_file(base, ".worktreeinclude")?
+            && let Some(text) = repo.read_file(base, Path::new(".worktreeinclude"))?
         {
             let (more, warnings) = copy::worktree_include(&String::from_utf8_lossy(&text));
             patterns.extend(more);
