@@ -140,10 +140,11 @@ fn keep_failed_work(attempt: &Attempt<'_>, outcome: &mut Outcome) -> anyhow::Res
             attempt.write_diff(&view, &base, &tree, outcome)?;
         }
     }
+    let start = attempt.plan.start.as_ref().unwrap_or(&base);
     if let Some(at) = view.worker_head()?
-        && at != base
+        && at != *start
     {
-        view.update_branch(&base, &at).context("cannot put the task's branch back")?;
+        view.update_branch(start, &at).context("cannot put the task's branch back")?;
     }
     Ok(())
 }

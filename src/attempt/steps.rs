@@ -3,13 +3,13 @@
 use super::Attempt;
 use super::outcome::{End, Outcome};
 use crate::durable;
-use crate::keeper::{self, Carried, Cause, DeadlineKind, Ended, StepExit, StepPlan};
+use crate::keeper::{self, CarryError, Carried, Cause, DeadlineKind, Ended, StepExit, StepPlan, StepState};
 use crate::model::{Class, Command, EventKind, Phase};
-use crate::process::CensusMethod;
+use crate::process::{Census, CensusMethod, Identity, Survivor};
 use crate::redact;
 use crate::worker::env;
 use anyhow::Context as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 impl Attempt<'_> {
@@ -71,7 +71,7 @@ impl Attempt<'_> {
     }
 
     /// A folder inside the workspace, whatever links there are.
-    fn inside(&self, subdir: &std::path::Path) -> anyhow::Result<PathBuf> {
+    fn inside(&self, subdir: &Path) -> anyhow::Result<PathBuf> {
         let path = self.plan.workspace.join(subdir);
         let real = path
             .canonicalize()
@@ -91,10 +91,14 @@ impl Attempt<'_> {
         let dir = self.dir.step(step);
         let told = dir.join("told");
         let lock = self.locked.lock().path();
-        let carried = keeper::carry(&dir, plan, lock).with_context(|| format!("step {step}"))?;
+        let carried = carry_again(&dir, plan, lock).with_context(|| format!("step {step}"))?;
         let exit = match carried {
-            Carried::Ended(exit) => exit,
+            Carried::Ended(exit) => {
+                still_alive(&exit.census)?;
+                exit
+            }
             Carried::Lost(cleared) => {
+                still_alive(&cleared.census)?;
                 let message = format!(
                     "the keeper of step {step} was killed; {} of its processes were found and ended",
                     cleared.ended.len()
@@ -136,6 +140,30 @@ impl Attempt<'_> {
         let show = |s: &crate::process::Survivor| format!("{} (pid {})", s.command, s.pid);
         outcome.survivors.extend(exit.census.survivors.iter().map(show));
         outcome.left_over.extend(exit.left_over.iter().map(show));
+    }
+}
+
+/// Processes of an attempt that could not be ended: it keeps its lease (I4).
+#[derive(Debug, thiserror::Error)]
+#[error("these processes cannot be ended, so the task keeps its place: {0}")]
+pub(super) struct StillAlive(String);
+
+/// Fails if a process that a census named still lives.
+pub(super) fn still_alive(census: &Census) -> Result<(), StillAlive> {
+    let lives = |s: &&Survivor| Identity::of(s.pid).is_ok_and(|now| now.is_some_and(|now| now.start == s.start));
+    let names: Vec<String> =
+        census.survivors.iter().filter(lives).map(|s| format!("{} (pid {})", s.command, s.pid)).collect();
+    if names.is_empty() { Ok(()) } else { Err(StillAlive(names.join(", "))) }
+}
+
+/// Carries a step; a keeper that died before it started anything costs nothing but another try.
+pub(super) fn carry_again(dir: &Path, plan: &StepPlan, lock: &Path) -> Result<Carried, CarryError> {
+    let mut tries = 0;
+    loop {
+        match keeper::carry(dir, plan, lock) {
+            Err(CarryError::Io(_)) if tries < 2 && keeper::state(dir)? == StepState::NotStarted => tries += 1,
+            other => return other,
+        }
     }
 }
 

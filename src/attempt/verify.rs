@@ -4,7 +4,7 @@ use super::Attempt;
 use super::changes::Work;
 use super::outcome::{End, Outcome};
 use crate::gate::{self, Gate};
-use crate::keeper::{self, Carried};
+use crate::keeper::Carried;
 use crate::model::{Command, EventKind, Phase, Verification};
 use std::time::Duration;
 
@@ -38,7 +38,11 @@ impl Attempt<'_> {
             let plan = self.command_plan(&step, command, left)?;
             let dir = self.dir.step(&step);
             let new = !dir.join("exit.json").exists();
-            let carried = keeper::carry(&dir, &plan, self.locked.lock().path())?;
+            let carried = super::steps::carry_again(&dir, &plan, self.locked.lock().path())?;
+            match &carried {
+                Carried::Ended(exit) => super::steps::still_alive(&exit.census)?,
+                Carried::Lost(cleared) => super::steps::still_alive(&cleared.census)?,
+            }
             if let (Carried::Ended(exit), true) = (&carried, new) {
                 self.event(EventKind::Step {
                     step: step.clone(),

@@ -27,7 +27,8 @@ pub struct Prepared {
     pub elapsed_ms: u64,
 }
 
-/// Registers and fills a worktree at `path` on the branch of task `id`, and makes our view of it.
+/// Registers a worktree at `path` on the branch of task `id`, fills it with `start` (the base, or what an
+/// earlier attempt made of it), and makes our view of it, which compares with `base`.
 ///
 /// Whatever stands at `path` must be ours and empty of work: see [`clear`].
 pub fn prepare(
@@ -35,7 +36,7 @@ pub fn prepare(
     repo: &Repo,
     path: &Path,
     id: &str,
-    base: &Oid,
+    (base, start): (&Oid, &Oid),
     on: OnBranch,
     attempt: &AttemptDir,
     deadline: Duration,
@@ -43,11 +44,11 @@ pub fn prepare(
     let reason = format!("workspool {} {id}", spool.id());
     let tree = {
         let _alone = spool.repo_lock(&repo.key.hash).take().context("cannot lock the repository")?;
-        worktree::add(repo, path, id, base, on, &reason)?
+        worktree::add(repo, path, id, start, on, &reason)?
     };
     // One checkout at a time gains from several workers; several at once only get in each other's way.
     let alone = crate::spool::names(&spool.running()).map_or(0, |n| n.len()) <= 1;
-    tree.fill(base, if alone { 0 } else { 1 }, deadline)?;
+    tree.fill(start, if alone { 0 } else { 1 }, deadline)?;
     View::create(&attempt.view(), repo, &tree, base)?;
     Ok(tree)
 }
