@@ -98,7 +98,8 @@ impl Attempt<'_> {
                     (Some(_), None) => (OnBranch::Reset, base),
                     (None, _) => (OnBranch::New, base),
                 };
-                let tree = workspace::prepare(spool, repo, path, &id, (base, start), on, &self.dir, deadline)?;
+                let tree =
+                    workspace::prepare(spool, repo, path, &id, (base, start), on, &self.dir, deadline)?;
                 self.copy_in(repo, &mut prepared)?;
                 prepared.warnings.extend(lacks(repo, path));
                 prepared.tree = Some(tree);

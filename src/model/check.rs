@@ -87,6 +87,9 @@ pub fn check(spec: &TaskSpec) -> Vec<Problem> {
             kind => invalid("workspace", format!("a {kind} needs a repository")),
         }
     }
+    if spec.gate == Some(GateKind::Clean) && spec.workspace() != WorkspaceKind::Worktree {
+        invalid("gate", "a clean tree needs a git worktree as workspace".into());
+    }
     if spec.base.is_some() && matches!(spec.workspace(), WorkspaceKind::Directory) {
         invalid("base", "a directory is worked on as it is: it has no base commit to choose".into());
     }
@@ -168,9 +171,6 @@ fn not_yet(spec: &TaskSpec) -> Vec<Problem> {
         WorkspaceKind::Clone => no("workspace", "a clone", "use worktree"),
         WorkspaceKind::Copy => no("workspace", "a copy", "use worktree, or directory"),
         WorkspaceKind::Worktree | WorkspaceKind::Directory | WorkspaceKind::Temporary => {}
-    }
-    if spec.gate == Some(GateKind::Clean) {
-        no("gate", "a gate in a clean worktree", "leave it out: the gate then runs in place");
     }
     if spec.mode.is_some_and(|m| m != Mode::Code) {
         no(
