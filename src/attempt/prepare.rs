@@ -6,7 +6,7 @@ use crate::durable;
 use crate::git::{Guard, Oid, OnBranch, Repo, View, Worktree};
 use crate::model::{Class, EventKind, Permission, Phase, WorkspaceKind};
 use crate::spool::{AttemptDir, Spool, TaskDir, read_json};
-use crate::workspace::{self, Manifest, Prepared, Removed, copy};
+use crate::workspace::{self, Manifest, Prepared, Removed, Wanted, copy};
 use anyhow::Context as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -98,8 +98,13 @@ impl Attempt<'_> {
                     (Some(_), None) => (OnBranch::Reset, base),
                     (None, _) => (OnBranch::New, base),
                 };
-                let tree =
-                    workspace::prepare(spool, repo, path, &id, (base, start), on, &self.dir, deadline)?;
+                let tree = workspace::prepare(
+                    spool,
+                    repo,
+                    &self.dir,
+                    &Wanted { path, id: &id, base, start, on },
+                    deadline,
+                )?;
                 self.copy_in(repo, &mut prepared)?;
                 prepared.warnings.extend(lacks(repo, path));
                 prepared.tree = Some(tree);
