@@ -8,4 +8,7 @@
 mod support;
 
 mod bad_input;
+mod inbox;
+mod order;
+mod runners;
 mod submit;

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use workspool::model::{Event, EventKind, State, Task, TaskId, TaskResult};
@@ -30,6 +30,7 @@ grace_ms = 400
 pub struct World {
     dir: TempDir,
     root: PathBuf,
+    env: Mutex<Vec<(String, String)>>,
 }
 
 impl World {
@@ -45,8 +46,9 @@ impl World {
         for folder in ["home", "spool", "repos"] {
             fs::create_dir(root.join(folder)).unwrap();
         }
-        let world = World { dir, root };
+        let world = World { dir, root, env: Mutex::default() };
         world.configure(config);
+        world.spool();
         world
     }
 
@@ -105,7 +107,13 @@ impl World {
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.home()).env("WORKSPOOL_HOME", self.spool_path());
         command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        command.envs(self.env.lock().unwrap().iter().map(|(k, v)| (k, v)));
         command
+    }
+
+    /// Sets a variable in the environment of whatever runs from now on.
+    pub fn set_env(&self, name: &str, value: &str) {
+        self.env.lock().unwrap().push((name.into(), value.into()));
     }
 
     /// Runs the program under test.
@@ -122,6 +130,14 @@ impl World {
     /// Begins a submission.
     pub fn submit(&self, objective: &str) -> Submit<'_> {
         Submit::new(self, Some(objective.into()))
+    }
+
+    /// Drops a file into a folder, whole at once, as a client should.
+    pub fn drop_file(&self, folder: impl AsRef<Path>, name: &str, content: impl AsRef<[u8]>) {
+        let folder = self.root.join(folder);
+        let tmp = folder.join(format!(".{name}.part"));
+        fs::write(&tmp, content).unwrap();
+        fs::rename(tmp, folder.join(name)).unwrap();
     }
 
     /// Begins a submission of a script for the shell worker.
