@@ -42,8 +42,11 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
         report(&done);
         children.append(&mut done.started);
         reap(&mut children);
-        if how.drain && done.admitted.waiting == 0 && nothing_left(spool)? {
+        if how.drain && done.admitted.waiting == 0 && nothing_left(spool, config)? {
             break;
+        }
+        if let Some(why) = done.blocked.filter(|_| how.drain && children.is_empty()) {
+            anyhow::bail!(why);
         }
         watch.wait(done.due.map_or(how.poll, |due| due.min(how.poll)));
     }
@@ -56,10 +59,11 @@ pub fn reap(children: &mut Vec<Child>) {
 }
 
 /// Whether nothing is queued or running, and no attempt is about to be repeated. A task that waits for a
-/// time that somebody chose, for an answer or for a hand is not waited for.
-fn nothing_left(spool: &Spool) -> anyhow::Result<bool> {
+/// time that somebody chose, for a provider's limit, for an answer or for a hand is not waited for.
+fn nothing_left(spool: &Spool, config: &Config) -> anyhow::Result<bool> {
     use crate::model::HeldReason;
-    let busy = !parsed::<Ticket>(&spool.queue())?.is_empty()
+    let queued = parsed::<Ticket>(&spool.queue())?;
+    let busy = !(queued.is_empty() || claim::all_limited(spool, config, &queued))
         || !parsed::<Ticket>(&spool.running())?.is_empty()
         || !names(&spool.intake())?.is_empty()
         || !names(&spool.releases())?.is_empty()

@@ -301,6 +301,11 @@ impl TaskDir {
         self.path.join("dependents")
     }
 
+    /// Tasks that this task's worker submitted.
+    pub fn children(&self) -> PathBuf {
+        self.path.join("children")
+    }
+
     /// The intent of an accept that is under way.
     pub fn landing(&self) -> PathBuf {
         self.path.join("landing.json")

@@ -7,7 +7,10 @@
 
 mod support;
 
+mod again;
 mod bad_input;
+mod ceilings;
+mod clean_gate;
 mod inbox;
 mod order;
 mod runners;
