@@ -307,3 +307,16 @@ fn the_worker_sees_our_commit_as_clean_after_publishing() {
     task.view.publish_index().unwrap();
     assert_eq!(git(&task.tree.path, ["status", "--porcelain"]), "");
 }
+
+#[test]
+fn a_worker_may_commit_changes_of_files_that_were_there() {
+    let f = Fixture::new();
+    let task = f.task("t1");
+    task.write("src/lib.rs", "fn main() { changed() }\n");
+    git(&task.tree.path, ["commit", "-q", "-a", "-m", "mine"]);
+    let head = task.view.worker_head().unwrap().unwrap();
+    let snapshot = task.view.snapshot(Some(&head)).unwrap();
+    let changed = task.view.changed(&task.base, &snapshot.tree).unwrap();
+    assert_eq!(changed.iter().map(|c| c.path.clone()).collect::<Vec<_>>(), [PathBuf::from("src/lib.rs")]);
+    assert!(task.view.changed(&head, &snapshot.tree).unwrap().is_empty());
+}
