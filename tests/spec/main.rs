@@ -8,7 +8,10 @@
 mod support;
 
 mod bad_input;
+mod gate;
 mod inbox;
 mod order;
+mod permissions;
 mod runners;
+mod worktree;
 mod submit;
