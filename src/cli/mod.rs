@@ -1,6 +1,7 @@
 //! The command line: a file a verb, arguments in, text or JSON out.
 
 mod artifacts;
+mod demo;
 mod diff;
 mod exit;
 mod list;
@@ -65,6 +66,7 @@ enum Verb {
     Tick(run::TickArgs),
     Run(run::RunArgs),
     Schema(schema::Args),
+    Demo(demo::Args),
 }
 
 /// Parses the command line, carries the verb out, and says how it went.
@@ -89,6 +91,9 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
     if let Verb::Schema(args) = cli.verb {
         return schema::run(&args);
     }
+    if let Verb::Demo(args) = cli.verb {
+        return demo::run(&args);
+    }
     let house = House::open(cli.spool)?;
     match cli.verb {
         Verb::Submit(args) => submit::run(&house, args),
@@ -110,7 +115,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Workers(args) => workers::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
-        Verb::Schema(_) => Ok(0),
+        Verb::Schema(_) | Verb::Demo(_) => Ok(0),
     }
 }
 
