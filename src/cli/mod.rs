@@ -5,6 +5,7 @@ mod diff;
 mod exit;
 mod list;
 mod logs;
+mod mcp;
 mod run;
 mod schema;
 mod show;
@@ -60,6 +61,7 @@ enum Verb {
     Workers(workers::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
+    Mcp(mcp::Args),
     Schema(schema::Args),
 }
 
@@ -85,6 +87,9 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
     if let Verb::Schema(args) = cli.verb {
         return schema::run(&args);
     }
+    if let Verb::Mcp(args) = &cli.verb {
+        return mcp::run(cli.spool, args);
+    }
     let house = House::open(cli.spool)?;
     match cli.verb {
         Verb::Submit(args) => submit::run(&house, args),
@@ -103,7 +108,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Workers(args) => workers::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
-        Verb::Schema(_) => Ok(0),
+        Verb::Schema(_) | Verb::Mcp(_) => Ok(0),
     }
 }
 
