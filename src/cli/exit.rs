@@ -21,6 +21,8 @@ pub const STATE: u8 = 6;
 pub const SPOOL: u8 = 7;
 /// The configuration is wrong.
 pub const CONFIG: u8 = 8;
+/// The repository does not take the change: a conflict, or something of the user's in the way.
+pub const REFUSED: u8 = 17;
 /// The time to wait was over first.
 pub const WAIT_OVER: u8 = 9;
 

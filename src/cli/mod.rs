@@ -6,6 +6,7 @@ mod exit;
 mod list;
 mod logs;
 mod mcp;
+mod review;
 mod run;
 mod schema;
 mod show;
@@ -58,6 +59,9 @@ enum Verb {
     Release(state::ReleaseArgs),
     Edit(state::EditArgs),
     Retry(state::RetryArgs),
+    Accept(review::AcceptArgs),
+    Reject(review::RejectArgs),
+    Revise(review::ReviseArgs),
     Workers(workers::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
@@ -105,6 +109,9 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Release(args) => state::release(&house, &args),
         Verb::Edit(args) => state::edit(&house, args),
         Verb::Retry(args) => state::retry(&house, &args),
+        Verb::Accept(args) => review::accept(&house, args),
+        Verb::Reject(args) => review::reject(&house, &args),
+        Verb::Revise(args) => review::revise(&house, &args),
         Verb::Workers(args) => workers::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),

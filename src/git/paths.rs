@@ -45,3 +45,12 @@ impl View {
         crate::durable::append(&info.join("exclude"), &lines)
     }
 }
+
+impl super::Repo {
+    /// Reads the message of a commit, byte for byte.
+    pub fn message_of(&self, commit: &Oid) -> Result<Vec<u8>, GitError> {
+        let object = self.shared().reads("cat-file").args(["commit", commit.as_str()]).run()?;
+        let body = object.windows(2).position(|w| w == b"\n\n").map_or(object.len(), |at| at + 2);
+        Ok(object[body..].to_vec())
+    }
+}

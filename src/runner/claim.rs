@@ -6,8 +6,9 @@
 use crate::attempt;
 use crate::durable;
 use crate::model::{Config, Short, State, Task, Ticket, WorkerName};
-use crate::spool::{Found, LockedTask, Place, Spool, parsed};
+use crate::spool::{Breaker, Found, LockedTask, Place, Spool, parsed};
 use anyhow::Context as _;
+use chrono::{DateTime, Utc};
 use std::collections::HashMap;
 use std::process::Child;
 
@@ -17,10 +18,12 @@ struct Limits {
     total: u32,
     repo: u32,
     workers: HashMap<Short, u32>,
+    breakers: HashMap<Short, Breaker>,
 }
 
 impl Limits {
     fn of(spool: &Spool, config: &Config) -> Self {
+        let breakers = spool.tripped().unwrap_or_default();
         let mut workers: HashMap<Short, u32> = HashMap::new();
         if let Ok(all) = crate::worker::all(spool) {
             for (name, (_, profile)) in all {
@@ -31,7 +34,16 @@ impl Limits {
         }
         let named = config.worker_concurrency.iter();
         workers.extend(named.map(|(name, most): (&WorkerName, &u32)| (Short::of(name.as_str()), *most)));
-        Limits { total: config.max_concurrency, repo: config.repo_concurrency, workers }
+        Limits { total: config.max_concurrency, repo: config.repo_concurrency, workers, breakers }
+    }
+}
+
+impl Limits {
+    /// The limit of a provider that a ticket has to wait for. Opens its record only where a limit holds.
+    fn provider(&self, spool: &Spool, ticket: &Ticket) -> Option<Limit> {
+        let breaker = self.breakers.get(&ticket.worker)?;
+        let model = spool.read_task(ticket.task).ok().and_then(|t| t.spec.model);
+        breaker.holds(model.as_deref()).then_some(Limit::Provider(breaker.until))
     }
 }
 
@@ -80,7 +92,7 @@ impl Running {
 }
 
 /// A limit that is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Limit {
     /// Of the spool.
     Total(u32),
@@ -90,13 +102,17 @@ pub enum Limit {
     Directory,
     /// Of the worker.
     Worker(u32),
+    /// Of the worker's provider, until this time.
+    Provider(DateTime<Utc>),
 }
 
 /// Which limit keeps a queued ticket from running now, and how many tickets go before it.
 pub fn standing(spool: &Spool, config: &Config, ticket: &Ticket) -> anyhow::Result<(Option<Limit>, usize)> {
     let running = Running::of(&parsed::<Ticket>(&spool.running())?);
     let before = parsed::<Ticket>(&spool.queue())?.iter().filter(|t| *t < ticket).count();
-    Ok((running.limit(ticket, &Limits::of(spool, config)), before))
+    let limits = Limits::of(spool, config);
+    let limit = running.limit(ticket, &limits).or_else(|| limits.provider(spool, ticket));
+    Ok((limit, before))
 }
 
 /// Claims what may run and starts a supervisor for each.
@@ -145,6 +161,7 @@ fn claim_one(
         match running.limit(&ticket, limits) {
             Some(Limit::Total(_)) => return Ok(None),
             Some(_) => continue,
+            None if limits.provider(spool, &ticket).is_some() => continue,
             None => {}
         }
         match claim_ticket(spool, ticket) {

@@ -161,7 +161,10 @@ fn next_due(spool: &Spool, files_waiting: bool) -> Option<Duration> {
         .iter()
         .filter_map(|r| parsed::<TimedTicket>(&spool.held(*r)).ok()?.first().map(|t| t.until_ms));
     let timers = timer_names(spool).ok().and_then(|t| t.first().map(|t| t.0));
-    let due = held.chain(timers).min().map(|ms| Duration::from_millis(ms.saturating_sub(now).max(1)));
+    let limits = spool.tripped().unwrap_or_default();
+    let limits = limits.values().filter_map(|b| u64::try_from(b.until.timestamp_millis()).ok());
+    let due =
+        held.chain(timers).chain(limits).min().map(|ms| Duration::from_millis(ms.saturating_sub(now).max(1)));
     let files = files_waiting.then_some(Duration::from_millis(500));
     [due, files].into_iter().flatten().min()
 }

@@ -54,6 +54,14 @@ impl LockedTask {
 }
 
 impl LockedTask {
+    /// Adds a revision of the task's record; the old ones stay.
+    pub fn write_revision(&self, task: &Task) -> anyhow::Result<()> {
+        let path = self.dir.record(task.revision);
+        let bytes = task.to_bytes();
+        durable::replace(&path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        self.event(None, EventKind::Edited { revision: task.revision, sha256: events::hash(&bytes) })
+    }
+
     /// Ends a task that waits, since somebody wants it cancelled.
     pub fn cancel_waiting(&self, found: Found, reason: Option<&str>) -> anyhow::Result<()> {
         let message = match reason {

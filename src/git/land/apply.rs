@@ -10,13 +10,26 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub(super) fn apply(plan: &Plan, id: &str, record: &Path, seconds: i64) -> Result<Landed, Refusal> {
+/// Hears of a landing that is done, before its record goes.
+pub(super) type Told<'a> = &'a mut dyn FnMut(&Landed) -> io::Result<()>;
+
+pub(super) fn apply(
+    plan: &Plan,
+    id: &str,
+    record: &Path,
+    seconds: i64,
+    told: Told<'_>,
+) -> Result<Landed, Refusal> {
+    let tell = |landed: Landed, told: Told<'_>| {
+        told(&landed).map_err(|e| Refusal::io("the record of the acceptance", e))?;
+        Ok(landed)
+    };
     if matches!(plan.how, How::Branch { .. }) {
-        return make_branch(plan);
+        return tell(make_branch(plan)?, told);
     }
     if plan.is_empty() {
         let (tree, gated) = (plan.tree.clone(), plan.gated);
-        return Ok(Landed { tree, gated, commit: None, branch: None, paths: 0 });
+        return tell(Landed { tree, gated, commit: None, branch: None, paths: 0 }, told);
     }
     let top = plan.repo.top.clone().ok_or(Refusal::NoCheckout)?;
     let intent = Intent {
@@ -45,23 +58,28 @@ pub(super) fn apply(plan: &Plan, id: &str, record: &Path, seconds: i64) -> Resul
         return Err(refusal);
     }
     match work.forward() {
-        Ok(()) => work.finish(),
+        Ok(()) => work.finish(told),
         Err(refusal) => work.undo(refusal),
     }
 }
 
 fn make_branch(plan: &Plan) -> Result<Landed, Refusal> {
     match plan.repo.set_ref(&plan.target, &plan.commit, None, "workspool: accept") {
-        Err(e) if e.kind == GitErrorKind::RefMoved => Err(Refusal::BranchExists(plan.target.clone())),
-        Err(e) => Err(e.into()),
-        Ok(()) => Ok(Landed {
-            tree: plan.tree.clone(),
-            gated: plan.gated,
-            commit: Some(plan.commit.clone()),
-            branch: Some(plan.target.clone()),
-            paths: 0,
-        }),
+        // There already, as after a crash: as good as made.
+        Err(e)
+            if e.kind == GitErrorKind::RefMoved
+                && plan.repo.read_ref(&plan.target)?.as_ref() == Some(&plan.commit) => {}
+        Err(e) if e.kind == GitErrorKind::RefMoved => return Err(Refusal::BranchExists(plan.target.clone())),
+        Err(e) => return Err(e.into()),
+        Ok(()) => {}
     }
+    Ok(Landed {
+        tree: plan.tree.clone(),
+        gated: plan.gated,
+        commit: Some(plan.commit.clone()),
+        branch: Some(plan.target.clone()),
+        paths: 0,
+    })
 }
 
 /// Where files are staged: in the git dir, or, where that is on another file system than the
@@ -78,7 +96,7 @@ fn desk(top: &Path, git_dir: &Path, id: &str) -> Result<PathBuf, Refusal> {
     }
 }
 
-pub(super) fn recover(record: &Path) -> Result<Recovered, Refusal> {
+pub(super) fn recover(record: &Path, told: Told<'_>) -> Result<Recovered, Refusal> {
     let intent = Intent::read(record).map_err(|e| Refusal::io(record, e))?;
     let Some(intent) = intent else { return Ok(Recovered::Nothing) };
     let mut work = Work { intent, record };
@@ -90,11 +108,11 @@ pub(super) fn recover(record: &Path) -> Result<Recovered, Refusal> {
         State::Applying => {
             work.lock()?;
             match work.forward() {
-                Ok(()) => work.finish().map(Recovered::Landed),
+                Ok(()) => work.finish(told).map(Recovered::Landed),
                 Err(refusal) => work.undo(refusal),
             }
         }
-        State::Done => work.finish().map(Recovered::Landed),
+        State::Done => work.finish(told).map(Recovered::Landed),
     }
 }
 
@@ -195,9 +213,13 @@ impl Work<'_> {
     }
 
     /// Says that it is done, then lets go of everything.
-    fn finish(&mut self) -> Result<Landed, Refusal> {
+    fn finish(&mut self, told: Told<'_>) -> Result<Landed, Refusal> {
         self.intent.state = State::Done;
-        let done = self.intent.write(self.record).and_then(|()| self.forget());
+        let done = self
+            .intent
+            .write(self.record)
+            .and_then(|()| told(&self.intent.landed()))
+            .and_then(|()| self.forget());
         let intent = self.record.to_owned();
         done.map_err(|e| Refusal::HalfDone { intent, why: format!("all but its end is done: {e}") })?;
         Ok(self.intent.landed())

@@ -201,12 +201,32 @@ impl Landing {
     /// Does what a plan says. `id` is the task's; `intent` is where the record of it goes, and is gone
     /// again when this returns, unless it says `HalfDone` or `Unfinished`.
     pub fn apply(plan: &Plan, id: &str, intent: &Path, seconds: i64) -> Result<Landed, Refusal> {
-        apply::apply(plan, id, intent, seconds)
+        apply::apply(plan, id, intent, seconds, &mut |_| Ok(()))
+    }
+
+    /// Like [`Landing::apply`]; `told` writes down that it is done before the record of it goes, so that a
+    /// crash cannot leave a landing that nobody knows of. It may be called again by a recovery.
+    pub fn apply_and_tell(
+        plan: &Plan,
+        id: &str,
+        intent: &Path,
+        seconds: i64,
+        mut told: impl FnMut(&Landed) -> io::Result<()>,
+    ) -> Result<Landed, Refusal> {
+        apply::apply(plan, id, intent, seconds, &mut told)
+    }
+
+    /// Like [`Landing::recover`], with `told` as in [`Landing::apply_and_tell`].
+    pub fn recover_and_tell(
+        intent: &Path,
+        mut told: impl FnMut(&Landed) -> io::Result<()>,
+    ) -> Result<Recovered, Refusal> {
+        apply::recover(intent, &mut told)
     }
 
     /// Finishes a landing that was cut off, or forgets one that had touched nothing.
     pub fn recover(intent: &Path) -> Result<Recovered, Refusal> {
-        apply::recover(intent)
+        apply::recover(intent, &mut |_| Ok(()))
     }
 }
 
