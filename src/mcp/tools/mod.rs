@@ -3,6 +3,7 @@
 mod change;
 mod look;
 mod read;
+mod review;
 mod runner;
 mod submit;
 pub mod wait;
@@ -19,6 +20,7 @@ pub static ALL: LazyLock<Vec<Tool>> = LazyLock::new(|| {
     all.extend(wait::tools());
     all.extend(look::tools());
     all.extend(read::tools());
+    all.extend(review::tools());
     all.extend(change::tools());
     all.extend(workers::tools());
     all.extend(runner::tools());
@@ -30,11 +32,7 @@ pub fn find(name: &str) -> Option<&'static Tool> {
     ALL.iter().find(|t| t.name == name)
 }
 
-/// How a planner decides about a change: by tools where they are there, else on the command line.
+/// How a planner decides about a change.
 pub fn decide(id: TaskId) -> String {
-    if find("accept_task").is_some() {
-        format!("accept_task {id}, or reject_task, or revise_task with feedback")
-    } else {
-        format!("let the user take it: `workspool accept {id}`")
-    }
+    format!("accept_task {id}, or reject_task, or revise_task with feedback")
 }
