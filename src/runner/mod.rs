@@ -3,10 +3,12 @@
 
 mod claim;
 mod pass;
+mod presence;
 mod watch;
 
 pub use claim::{Limit, standing};
 pub use pass::{Pass, pass};
+pub use presence::{Awake, Woken, awake, is_awake, restart, wake};
 pub use watch::Watch;
 
 use crate::model::{Config, Ticket, TimedTicket};
@@ -23,6 +25,8 @@ pub struct Loop {
     pub poll: Duration,
     /// End when nothing is queued, running, or waiting for something that will come by itself.
     pub drain: bool,
+    /// Do nothing if another loop is awake.
+    pub unless_awake: bool,
     /// Set to end the loop after the pass that is under way. Running tasks go on.
     pub stop: Arc<AtomicBool>,
 }
@@ -37,13 +41,24 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
         let _ = waker.send(());
     })?;
     let mut children: Vec<Child> = Vec::new();
+    let mut held = presence::hold(spool, how.drain)?;
+    if held.is_none() && how.unless_awake {
+        return Ok(());
+    }
     while !how.stop.load(Ordering::SeqCst) {
         let mut done = pass(spool, config);
         report(&done);
         children.append(&mut done.started);
         reap(&mut children);
         if how.drain && done.admitted.waiting == 0 && nothing_left(spool, config)? {
-            break;
+            // Let go first, then look again: see `presence`.
+            held = None;
+            if nothing_left(spool, config)? {
+                break;
+            }
+        }
+        if held.is_none() {
+            held = presence::hold(spool, how.drain)?;
         }
         if let Some(why) = done.blocked.filter(|_| how.drain && children.is_empty()) {
             anyhow::bail!(why);

@@ -171,7 +171,12 @@ impl Spool {
 
     /// Locks that are not of a task.
     pub fn lock(&self, name: &str) -> durable::Lock {
-        durable::Lock::at(self.root.join("locks").join(name))
+        durable::Lock::at(self.lock_path(name))
+    }
+
+    /// A file beside the locks.
+    pub fn lock_path(&self, name: &str) -> PathBuf {
+        self.root.join("locks").join(name)
     }
 
     /// The lock of a repository, by its key.
