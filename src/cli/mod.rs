@@ -65,6 +65,7 @@ enum Verb {
     Tick(run::TickArgs),
     Run(run::RunArgs),
     Schema(schema::Args),
+    Agent(crate::worker::agent::Options),
 }
 
 /// Parses the command line, carries the verb out, and says how it went.
@@ -89,6 +90,9 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
     if let Verb::Schema(args) = cli.verb {
         return schema::run(&args);
     }
+    if let Verb::Agent(options) = cli.verb {
+        return Ok(crate::worker::agent::run(&options));
+    }
     let house = House::open(cli.spool)?;
     match cli.verb {
         Verb::Submit(args) => submit::run(&house, args),
@@ -110,7 +114,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Workers(args) => workers::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
-        Verb::Schema(_) => Ok(0),
+        Verb::Schema(_) | Verb::Agent(_) => Ok(0),
     }
 }
 
