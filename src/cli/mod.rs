@@ -7,6 +7,7 @@ mod exit;
 mod list;
 mod logs;
 mod mcp;
+pub mod reference;
 mod review;
 mod run;
 mod schema;
