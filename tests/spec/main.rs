@@ -8,10 +8,14 @@
 mod support;
 
 mod bad_input;
+mod cancel;
+mod failures;
 mod gate;
 mod inbox;
 mod order;
 mod permissions;
+mod results;
 mod runners;
+mod tampering;
 mod worktree;
 mod submit;
