@@ -8,7 +8,7 @@ use bench::{Bench, until};
 use std::collections::BTreeSet;
 use std::fs;
 use workspool::keeper::{
-    BudgetKind, Cause, DeadlineKind, Ended, Phase, Progress, StepState, complaints, state, summary,
+    BudgetKind, Cause, DeadlineKind, Ended, Phase, Progress, StepState, complaints, hasten, state, summary,
 };
 use workspool::process::{CensusMethod, Identity, Liveness, Signal};
 
@@ -42,6 +42,14 @@ fn a_missing_program_and_a_missing_folder_are_told_apart() {
     plan.argv = vec!["no-such-program-anywhere".into()];
     let Ended::NotStarted { error, not_found } = bench.run_plan(&plan).ended else { panic!("it ran") };
     assert!(not_found && error.contains("no-such-program-anywhere"), "{error}");
+
+    let bench = Bench::new();
+    fs::write(bench.path("program"), "#!/bin/sh\n").unwrap();
+    let mut plan = bench.plan("");
+    plan.argv = vec!["program".into()];
+    plan.env.insert("PATH".into(), bench.path("").to_str().unwrap().into());
+    let Ended::NotStarted { error, not_found } = bench.run_plan(&plan).ended else { panic!("it ran") };
+    assert!(!not_found && error.contains("ermission"), "{error}");
 
     let bench = Bench::new();
     let mut plan = bench.plan("exit 0");
@@ -254,6 +262,7 @@ fn strays_are_ended(use_cgroup: bool, cancel: bool) {
     if cancel {
         until("the strays run", || bench.work().join("ready").exists());
         bench.cancel();
+        assert!(hasten(&bench.step()).unwrap());
     }
     keeper.wait().unwrap();
     let exit = bench.ended();
@@ -380,7 +389,8 @@ fn signals_that_end_services_do_not_end_the_keeper() {
     let mut keeper = bench.launch(&bench.plan("touch up; while [ ! -e go ]; do sleep 0.02; done; exit 3"));
     until("the command runs", || bench.work().join("up").exists());
     let id = Identity::of(keeper.id()).unwrap().unwrap();
-    for signal in [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT, Signal::PIPE] {
+    let signals = [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT, Signal::PIPE, Signal::USR1];
+    for signal in signals {
         assert!(id.signal(signal).unwrap());
     }
     fs::write(bench.work().join("go"), "").unwrap();

@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
-use workspool::keeper::{Ended, StepState, launch_with, sweep, wait};
+use workspool::keeper::{Ended, Orphans, StepState, launch_with, sweep, wait};
 
 /// What the command does: it leaves a stray, says something, and counts that it ran.
 const SCRIPT: &str = r#"setsid sleep 300 & echo ran >> runs; echo '{"fact":"final","ok":true}'; exit 3"#;
@@ -45,7 +45,9 @@ fn run_with(bench: &Bench, order: &str) -> (StepState, usize) {
     let mut keeper = launch_with(&program, &bench.step(), &plan, &bench.path("task.lock")).unwrap();
     let state = wait(&mut keeper, &bench.step()).unwrap();
     if let StepState::Lost(_) = state {
-        let cleared = sweep(&bench.step(), &plan.marker, Duration::ZERO, Duration::from_secs(20)).unwrap();
+        let cleared =
+            sweep(&bench.step(), &plan.marker, Orphans::Elsewhere, Duration::ZERO, Duration::from_secs(20))
+                .unwrap();
         assert!(cleared.census.is_empty(), "{order}: {cleared:?}");
     }
     assert_eq!(bench.marked(&plan), 0, "{order}: something is alive");

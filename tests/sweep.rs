@@ -8,7 +8,10 @@ use bench::{Bench, until};
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use workspool::keeper::{StepPlan, StepStart, StepState, SweepError, state, sweep};
+use workspool::durable::Lock;
+use workspool::keeper::{
+    Carried, Orphans, StepPlan, StepStart, StepState, SweepError, await_end, carry, sweep,
+};
 use workspool::process::{CensusMethod, Cleared, Identity, Liveness, Signal};
 
 const GRACE: Duration = Duration::from_millis(200);
@@ -18,25 +21,49 @@ const LIMIT: Duration = Duration::from_secs(20);
 fn lose(bench: &Bench, plan: &StepPlan) -> StepStart {
     let mut keeper = bench.launch(plan);
     until("the script is ready", || bench.work().join("ready").exists());
-    assert!(matches!(sweep(&bench.step(), &plan.marker, GRACE, LIMIT), Err(SweepError::Running)));
+    assert!(matches!(
+        sweep(&bench.step(), &plan.marker, Orphans::Elsewhere, GRACE, LIMIT),
+        Err(SweepError::Running)
+    ));
     until("its identity is recorded", || bench.start().is_some_and(|s| s.worker.is_some()));
     keeper.kill().unwrap();
     keeper.wait().unwrap();
-    let StepState::Lost(Some(start)) = state(&bench.step()).unwrap() else { panic!("not lost") };
-    *start
+    match await_end(&bench.step()).unwrap() {
+        StepState::Lost(Some(start)) => {
+            let worker = start.worker.clone().unwrap();
+            until("the command dies with its keeper", || worker.liveness().unwrap() == Liveness::Dead);
+            *start
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 fn swept(bench: &Bench, plan: &StepPlan) -> Cleared {
-    sweep(&bench.step(), &plan.marker, GRACE, LIMIT).unwrap()
+    // Another test's child may share the lock between its fork and its exec.
+    until("nobody has the lock", || !Lock::at(bench.step().join("lock")).is_held().unwrap());
+    sweep(&bench.step(), &plan.marker, Orphans::Elsewhere, GRACE, LIMIT).unwrap()
 }
 
-fn stranger() -> Child {
-    Command::new("sleep").arg("300").stdin(Stdio::null()).spawn().unwrap()
+/// A process that is nobody's; killed when dropped.
+struct Stranger(Child);
+
+impl Stranger {
+    fn start() -> Stranger {
+        let mut command = Command::new("sleep");
+        command.arg("300").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Stranger(command.spawn().unwrap())
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        Identity::of(self.0.id()).unwrap()
+    }
 }
 
-fn end(mut child: Child) {
-    child.kill().unwrap();
-    child.wait().unwrap();
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
@@ -52,9 +79,7 @@ fn the_command_dies_with_its_keeper_and_the_rest_is_swept() {
         touch ready; exec sleep 300"#;
     let mut plan = bench.plan(script);
     plan.use_cgroup = false;
-    let start = lose(&bench, &plan);
-    let worker = start.worker.unwrap();
-    until("the command dies", || worker.liveness().unwrap() == Liveness::Dead);
+    lose(&bench, &plan);
     let cleared = swept(&bench, &plan);
     assert!(cleared.census.is_empty());
     assert_eq!(cleared.census.method, CensusMethod::Scan);
@@ -64,7 +89,7 @@ fn the_command_dies_with_its_keeper_and_the_rest_is_swept() {
     }
     // Nothing more is found, and the step stays lost: who sweeps decides what that means.
     assert!(swept(&bench, &plan).ended.is_empty());
-    assert!(matches!(state(&bench.step()).unwrap(), StepState::Lost(_)));
+    assert!(matches!(await_end(&bench.step()).unwrap(), StepState::Lost(_)));
 }
 
 #[test]
@@ -91,17 +116,17 @@ fn a_reused_number_is_spared() {
     let bench = Bench::new();
     let plan = bench.plan("touch ready; exec sleep 300");
     let mut start = lose(&bench, &plan);
-    let mut child = stranger();
-    let real = Identity::of(child.id()).unwrap().unwrap();
+    let stranger = Stranger::start();
+    let real = stranger.identity().unwrap();
     start.worker = Some(Identity { start: real.start - 1, ..real.clone() });
     fs::write(bench.step().join("start.json"), serde_json::to_vec(&start).unwrap()).unwrap();
     assert!(swept(&bench, &plan).ended.is_empty());
-    assert!(child.try_wait().unwrap().is_none());
+    assert!(stranger.identity().is_some(), "it lives");
     // With its true start time it is the recorded process, and is ended.
     start.worker = Some(real);
     fs::write(bench.step().join("start.json"), serde_json::to_vec(&start).unwrap()).unwrap();
     assert_eq!(swept(&bench, &plan).ended.len(), 1);
-    child.wait().unwrap();
+    assert_eq!(stranger.identity(), None);
 }
 
 #[test]
@@ -110,18 +135,17 @@ fn nothing_is_touched_after_another_boot_or_in_another_namespace() {
     let mut plan = bench.plan("touch ready; exec sleep 300");
     plan.use_cgroup = false;
     let real = lose(&bench, &plan);
-    let child = stranger();
-    let worker = Identity::of(child.id()).unwrap();
+    let stranger = Stranger::start();
+    let worker = stranger.identity();
     let mut start = StepStart { worker, boot: "another".into(), ..real.clone() };
     fs::write(bench.step().join("start.json"), serde_json::to_vec(&start).unwrap()).unwrap();
     assert!(swept(&bench, &plan).ended.is_empty());
     start.boot = real.boot;
     start.keeper.pidns += 1;
     fs::write(bench.step().join("start.json"), serde_json::to_vec(&start).unwrap()).unwrap();
-    let refused = sweep(&bench.step(), &plan.marker, GRACE, LIMIT);
+    let refused = sweep(&bench.step(), &plan.marker, Orphans::Elsewhere, GRACE, LIMIT);
     assert!(matches!(refused, Err(SweepError::OtherNamespace)));
-    assert_eq!(Identity::of(child.id()).unwrap(), start.worker, "it lives");
-    end(child);
+    assert_eq!(stranger.identity(), start.worker, "it lives");
 }
 
 #[test]
@@ -132,7 +156,7 @@ fn records_that_are_torn_leave_the_marker() {
     lose(&bench, &plan);
     fs::write(bench.step().join("start.json"), b"{\"vers").unwrap();
     fs::write(bench.step().join("exit.json"), b"").unwrap();
-    assert_eq!(state(&bench.step()).unwrap(), StepState::Lost(None));
+    assert_eq!(await_end(&bench.step()).unwrap(), StepState::Lost(None));
     let cleared = swept(&bench, &plan);
     assert!(!cleared.ended.is_empty() && cleared.census.is_empty());
     assert_eq!(bench.marked(&plan), 0);
@@ -153,4 +177,48 @@ fn the_steps_of_two_spools_are_apart() {
     theirs.cancel();
     keeper.wait().unwrap();
     assert_eq!(theirs.marked(&other), 0);
+}
+
+#[test]
+fn a_supervisor_that_is_a_subreaper_loses_nobody() {
+    let bench = Bench::new();
+    // Neither marker nor session nor parent nor folder: only who inherits it tells whose it is.
+    let script = r#"(env -i setsid /bin/sh -c 'cd /; echo $$ >> "$1"; exec sleep 300' x "$PWD/pids" &)
+        while ! [ -s pids ]; do sleep 0.01; done; touch ready; exec sleep 300"#;
+    let mut plan = bench.plan(script);
+    plan.use_cgroup = false;
+    let mut supervisor = bench.spawn_supervisor(&plan);
+    until("the script is ready", || bench.work().join("ready").exists());
+    assert!(bench.start().unwrap().keeper.signal(Signal::KILL).unwrap());
+    assert!(supervisor.wait().unwrap().success());
+    let swept = fs::read_to_string(bench.path("swept")).unwrap();
+    assert!(swept.contains("subreaper"), "{swept}");
+    let pid = bench.pids()[0];
+    let lives = Identity::of(pid).unwrap();
+    if let Some(stray) = &lives {
+        stray.signal(Signal::KILL).unwrap();
+    }
+    assert_eq!(lives, None, "{pid} lives");
+}
+
+#[test]
+fn carrying_a_step_never_runs_it_twice() {
+    let bench = Bench::new();
+    let mut plan = bench.plan("echo ran >> runs; (setsid sleep 300 &); touch ready; exec sleep 300");
+    plan.grace_ms = 100;
+    plan.use_cgroup = false;
+    lose(&bench, &plan);
+    let carried = carry(&bench.step(), &plan, &bench.path("task.lock")).unwrap();
+    let Carried::Lost(cleared) = carried else { panic!("{carried:?}") };
+    assert!(cleared.census.is_empty());
+    assert_eq!(cleared.ended.len(), 1, "{:?}", cleared.ended);
+    assert_eq!(fs::read_to_string(bench.work().join("runs")).unwrap(), "ran\n");
+
+    let bench = Bench::new();
+    let plan = bench.plan("echo ran >> runs; exit 3");
+    let exit = bench.run_plan(&plan);
+    let carried = carry(&bench.step(), &plan, &bench.path("task.lock")).unwrap();
+    let Carried::Ended(again) = carried else { panic!("{carried:?}") };
+    assert_eq!(*again, exit);
+    assert_eq!(fs::read_to_string(bench.work().join("runs")).unwrap(), "ran\n");
 }

@@ -21,6 +21,8 @@ pub const STATE: u8 = 6;
 pub const SPOOL: u8 = 7;
 /// The configuration is wrong.
 pub const CONFIG: u8 = 8;
+/// The repository does not take the change: a conflict, or something of the user's in the way.
+pub const REFUSED: u8 = 17;
 /// The time to wait was over first.
 pub const WAIT_OVER: u8 = 9;
 
@@ -77,7 +79,7 @@ fn of_class(class: Class) -> u8 {
 
 fn of_spool(e: &SpoolError) -> u8 {
     match e {
-        SpoolError::NoTask(_) | SpoolError::Ambiguous(..) => NOT_FOUND,
+        SpoolError::NoTask(_) | SpoolError::Ambiguous(..) | SpoolError::NotThere(_) => NOT_FOUND,
         SpoolError::WrongState(_) | SpoolError::Busy(_) => STATE,
         SpoolError::NoHome | SpoolError::Io { .. } | SpoolError::Broken(..) | SpoolError::Newer(..) => SPOOL,
     }

@@ -1,10 +1,13 @@
 //! The command line: a file a verb, arguments in, text or JSON out.
 
 mod artifacts;
+mod demo;
 mod diff;
 mod exit;
 mod list;
 mod logs;
+mod mcp;
+mod review;
 mod run;
 mod schema;
 mod show;
@@ -57,10 +60,15 @@ enum Verb {
     Release(state::ReleaseArgs),
     Edit(state::EditArgs),
     Retry(state::RetryArgs),
+    Accept(review::AcceptArgs),
+    Reject(review::RejectArgs),
+    Revise(review::ReviseArgs),
     Workers(workers::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
+    Mcp(mcp::Args),
     Schema(schema::Args),
+    Demo(demo::Args),
 }
 
 /// Parses the command line, carries the verb out, and says how it went.
@@ -85,6 +93,12 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
     if let Verb::Schema(args) = cli.verb {
         return schema::run(&args);
     }
+    if let Verb::Demo(args) = cli.verb {
+        return demo::run(&args);
+    }
+    if let Verb::Mcp(args) = &cli.verb {
+        return mcp::run(cli.spool, args);
+    }
     let house = House::open(cli.spool)?;
     match cli.verb {
         Verb::Submit(args) => submit::run(&house, args),
@@ -100,10 +114,13 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Release(args) => state::release(&house, &args),
         Verb::Edit(args) => state::edit(&house, args),
         Verb::Retry(args) => state::retry(&house, &args),
+        Verb::Accept(args) => review::accept(&house, args),
+        Verb::Reject(args) => review::reject(&house, &args),
+        Verb::Revise(args) => review::revise(&house, &args),
         Verb::Workers(args) => workers::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
-        Verb::Schema(_) => Ok(0),
+        Verb::Schema(_) | Verb::Demo(_) | Verb::Mcp(_) => Ok(0),
     }
 }
 

@@ -82,6 +82,16 @@ pub(super) fn changed(
         .ok_or_else(|| GitError::own("diff-tree", GitErrorKind::Other, "an answer that could not be read"))
 }
 
+/// Lists the changed paths without counting lines, which reads no content.
+pub(super) fn changed_paths(git: &Git, old: &Oid, new: &Oid) -> Result<Vec<Change>, GitError> {
+    let out = git
+        .reads("diff-tree")
+        .args(["-r", "--no-renames", "-z", "--raw", "--no-abbrev", old.as_str(), new.as_str()])
+        .run()?;
+    parse(&out)
+        .ok_or_else(|| GitError::own("diff-tree", GitErrorKind::Other, "an answer that could not be read"))
+}
+
 /// Writes the patch between two trees or commits.
 pub(super) fn patch(
     git: &Git,

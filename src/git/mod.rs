@@ -4,6 +4,13 @@
 //! tree and the index that a command may use; nothing is discovered except in [`Repo::open`].
 //! Nothing here takes the repository's lock: the caller holds it where a function says so.
 //!
+//! An attempt goes through it in this order: [`Repo::open`], [`worktree::add`], [`Worktree::fill`],
+//! [`View::create`] and [`Guard::take`] before anything foreign runs; then, when nothing of it runs any
+//! more, [`Guard::revert_executable`], [`View::snapshot`], [`View::changed`], [`View::diff`],
+//! [`View::commit`], [`View::update_branch`]; a [`Scratch`] tree to verify in; [`Landing`] to accept; and
+//! [`Salvage`] before [`worktree::dispose`]. A later attempt in the same tree begins with
+//! [`View::renew`].
+//!
 //! The number of git processes of each operation is fixed, however many files changed:
 //!
 //! | operation | processes |
@@ -16,18 +23,25 @@
 //! | [`Guard::take`], [`Guard::check`] | 1 |
 //! | [`Salvage::take`] | at most 10 |
 //! | [`worktree::dispose`] | 1 |
+//! | [`Landing::plan`] | 4; 4 more if HEAD is not the base, 1 more for a commit, the guard's |
+//! | [`Landing::apply`] | 5; 1 more in a sparse checkout, 2 more for a commit |
 
 pub mod bytes;
 mod child;
 mod config;
 mod diff;
 mod error;
+mod flush;
 mod guard;
+mod index;
+mod land;
+mod merge;
 mod oid;
 mod paths;
 mod repo;
 pub mod runner;
 mod salvage;
+mod scratch;
 mod snapshot;
 mod view;
 pub mod worktree;
@@ -37,11 +51,14 @@ mod tests;
 
 pub use diff::{Change, ChangeStatus};
 pub use guard::{Guard, Tampering};
+pub use land::{How, Landed, Landing, Plan, Recovered, Refusal};
+pub use merge::Merged;
 pub use oid::{ObjectFormat, Oid};
 pub use paths::checkout_paths;
 pub use repo::{Head, Repo, RepoError, RepoKey};
 pub use runner::{Git, GitError, GitErrorKind, calls, version};
 pub use salvage::{Limits, Salvage, SalvageEntry, Salvaged};
+pub use scratch::Scratch;
 pub use snapshot::{LeftOut, Snapshot};
 pub use view::{Identity, View};
 pub use worktree::{Listed, OnBranch, Worktree};

@@ -1,21 +1,10 @@
-//! Single files of a commit: reading one, and putting paths of a tree back to how they were.
+//! Single paths of a tree: putting them back to how they were, and keeping them out of snapshots.
 
 use super::bytes;
 use super::oid::Oid;
-use super::repo::Repo;
 use super::runner::GitError;
 use super::view::View;
 use std::path::Path;
-
-impl Repo {
-    /// Reads a file of a commit; `None` if there is no such file. One process.
-    pub fn read_file(&self, commit: &Oid, path: &str) -> Result<Option<Vec<u8>>, GitError> {
-        let name = format!("{commit}:{path}");
-        let call = self.shared().reads("cat-file").args(["blob", &name]).accepts(&[0, 128]);
-        let (status, content) = call.status()?;
-        Ok((status == 0).then_some(content))
-    }
-}
 
 /// Puts paths of a view's tree back to what they are in `commit`, and the view's index with them. Two
 /// processes, however many paths.
@@ -54,5 +43,14 @@ impl View {
         let info = self.dir.join("info");
         crate::durable::ensure_dir(&info)?;
         crate::durable::append(&info.join("exclude"), &lines)
+    }
+}
+
+impl super::Repo {
+    /// Reads the message of a commit, byte for byte.
+    pub fn message_of(&self, commit: &Oid) -> Result<Vec<u8>, GitError> {
+        let object = self.shared().reads("cat-file").args(["commit", commit.as_str()]).run()?;
+        let body = object.windows(2).position(|w| w == b"\n\n").map_or(object.len(), |at| at + 2);
+        Ok(object[body..].to_vec())
     }
 }

@@ -5,6 +5,7 @@
 
 use super::oid::{ObjectFormat, Oid};
 use super::runner::{Call, Git, GitError, GitErrorKind};
+use super::view::{Identity, commit};
 use super::{bytes, runner};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -195,6 +196,41 @@ impl Repo {
         Ok(Oid::parse(&answer))
     }
 
+    /// Returns the tree of a commit.
+    pub fn tree_of(&self, commit: &Oid) -> Result<Oid, GitError> {
+        tree_of(&self.shared(), commit)
+    }
+
+    /// Makes a commit object, such as one of a merged tree that is to be verified before it lands.
+    pub fn commit(
+        &self,
+        tree: &Oid,
+        parents: &[Oid],
+        message: &str,
+        by: &Identity,
+        seconds: i64,
+    ) -> Result<Oid, GitError> {
+        commit(&self.shared(), tree, parents, message, by, seconds)
+    }
+
+    /// Reads a file as a commit has it, past all filters; `None` if the commit has no such file.
+    pub fn read_file(&self, commit: &Oid, path: &Path) -> Result<Option<Vec<u8>>, GitError> {
+        let path = bytes::of_path(path);
+        if path.contains(&b'\n') {
+            return Ok(None);
+        }
+        let name = [commit.as_str().as_bytes(), b":", path, b"\n"].concat();
+        let out = self.shared().reads("cat-file").arg("--batch").stdin(name).run()?;
+        let end = out.iter().position(|b| *b == b'\n').unwrap_or(out.len());
+        let mut words = out[..end].split(|b| *b == b' ').skip(1);
+        let (kind, size) = (words.next(), words.next());
+        let size = size.and_then(|s| std::str::from_utf8(s).ok()).and_then(|s| s.parse::<usize>().ok());
+        match (kind, size) {
+            (Some(b"blob"), Some(size)) => Ok(out.get(end + 1..end + 1 + size).map(<[u8]>::to_vec)),
+            _ => Ok(None),
+        }
+    }
+
     /// Says whether `ancestor` is `descendant` or one of its ancestors.
     pub fn is_ancestor(&self, ancestor: &Oid, descendant: &Oid) -> Result<bool, GitError> {
         let (status, _) = self
@@ -233,6 +269,11 @@ impl Repo {
     pub fn place(&self) -> &Path {
         self.top.as_deref().unwrap_or(&self.common)
     }
+}
+
+pub(super) fn tree_of(git: &Git, commit: &Oid) -> Result<Oid, GitError> {
+    let name = format!("{commit}^{{tree}}");
+    git.reads("rev-parse").args(["--verify", "--quiet", "--end-of-options", &name]).oid()
 }
 
 /// Asks again in a way that fails, for the reason.

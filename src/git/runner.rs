@@ -287,7 +287,10 @@ impl Call {
         }
         command.envs(FIXED_ENV.iter().copied());
         #[cfg(test)]
-        command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        command
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_TEST_FSYNC", std::env::var_os("WORKSPOOL_TEST_FSYNC").unwrap_or("false".into()));
         if let Some(cwd) = self.cwd() {
             command.current_dir(cwd);
         }
@@ -344,6 +347,10 @@ const FIXED_CONFIG: &[(&str, &str)] = &[
     ("core.quotePath", "false"),
     ("core.safecrlf", "false"),
     ("core.bigFileThreshold", "512m"),
+    // What is acknowledged survives power loss; git's default leaves loose objects to chance. One
+    // flush a command, where git knows how.
+    ("core.fsync", "committed"),
+    ("core.fsyncMethod", "batch"),
     ("core.warnAmbiguousRefs", "false"),
     ("commit.gpgSign", "false"),
     ("tag.gpgSign", "false"),

@@ -12,17 +12,19 @@
 use super::bytes;
 use super::config::{self, Entry};
 use super::diff::{self, Change};
+use super::index;
 use super::oid::{ObjectFormat, Oid};
-use super::repo::Repo;
+use super::repo::{Repo, tree_of};
 use super::runner::{Git, GitError, GitErrorKind};
 use super::snapshot::{self, Snapshot};
-use super::worktree::Worktree;
+use super::worktree::{self, Worktree};
 use crate::durable;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Who a commit is by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +41,7 @@ impl Identity {
         Identity { name: "workspool".into(), email: "workspool@localhost".into() }
     }
 
-    fn of(entries: &[Entry]) -> Identity {
+    pub(super) fn of(entries: &[Entry]) -> Identity {
         let last = |keys: [&str; 2]| {
             let find =
                 |key: &str| entries.iter().rev().find(|e| e.key == key).and_then(|e| e.value.as_deref());
@@ -108,6 +110,85 @@ impl View {
     pub fn open(dir: &Path) -> io::Result<View> {
         let record = serde_json::from_slice(&fs::read(dir.join("view.json"))?)?;
         Ok(View { dir: dir.to_owned(), record })
+    }
+
+    /// Makes the view of a later attempt in the same tree, from this one.
+    ///
+    /// A worker has been at the repository since, so nothing is read from there again. `base` is what
+    /// the later attempt starts from; the first snapshot reads every file.
+    pub fn renew(&self, dir: &Path, base: &Oid) -> Result<View, GitError> {
+        let failed = |e: io::Error| GitError::io("view", &dir.display().to_string(), &e);
+        durable::remove_dir_all(dir).map_err(failed)?;
+        let record = Record { base: base.clone(), ..self.record.clone() };
+        let made = || {
+            durable::ensure_dir(&dir.join("info"))?;
+            durable::ensure_dir(&dir.join("refs"))?;
+            for name in FIXED {
+                match fs::read(self.dir.join(name)) {
+                    Ok(bytes) => durable::replace_unsynced(&dir.join(name), &bytes)?,
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            // Later settings win over earlier ones.
+            let mut text = fs::read(self.dir.join("config"))?;
+            text.extend(config::write(&own_files(dir)));
+            durable::replace_unsynced(&dir.join("config"), &text)?;
+            durable::replace_unsynced(&dir.join("HEAD"), format!("{base}\n").as_bytes())?;
+            durable::replace_unsynced(&dir.join("view.json"), &serde_json::to_vec_pretty(&record)?)
+        };
+        made().map_err(failed)?;
+        let view = View { dir: dir.to_owned(), record: record.clone() };
+        view.forget_index()?;
+        Ok(view)
+    }
+
+    /// Returns a tree like `tree`, but with these changes (of `base` against `tree`) undone.
+    ///
+    /// This is how protected paths are put back before verification. Costs 3 processes.
+    pub fn without(&self, tree: &Oid, undone: &[Change]) -> Result<Oid, GitError> {
+        if undone.is_empty() {
+            return Ok(tree.clone());
+        }
+        let index = self.dir.join(durable::unique_name());
+        let git = self.objects().index(&index);
+        let mut lines = Vec::new();
+        let (gone, back): (Vec<&Change>, Vec<&Change>) = undone.iter().partition(|c| c.old.is_none());
+        for change in gone.into_iter().chain(back) {
+            let line = match &change.old {
+                Some(oid) => format!("{:o} {oid}\t", change.old_mode),
+                None => format!("0 {}\t", tree.null()),
+            };
+            lines.extend_from_slice(line.as_bytes());
+            lines.extend_from_slice(bytes::of_path(&change.path));
+            lines.push(0);
+        }
+        let made = git
+            .writes("read-tree")
+            .arg(tree.as_str())
+            .config("core.sparseCheckout", "false")
+            .run()
+            .and_then(|_| git.writes("update-index").args(["-z", "--index-info"]).stdin(lines).run())
+            .and_then(|_| git.writes("write-tree").oid());
+        durable::remove_file(&index).map_err(|e| GitError::io("view", "index", &e))?;
+        made
+    }
+
+    /// Fills another tree of the repository with a commit, with the settings that the view trusts.
+    pub fn fill(
+        &self,
+        tree: &Worktree,
+        commit: &Oid,
+        workers: u32,
+        deadline: Duration,
+    ) -> Result<(), GitError> {
+        let git = self.objects().work_tree(&tree.path).index(tree.git_dir.join("index"));
+        worktree::fill(&git, commit, workers, deadline)
+    }
+
+    /// Returns the tree of a commit.
+    pub fn tree_of(&self, commit: &Oid) -> Result<Oid, GitError> {
+        tree_of(&self.objects(), commit)
     }
 
     /// Returns the hash of all that the view trusts, for whoever keeps it where no worker can write.
@@ -231,7 +312,7 @@ impl View {
 
     /// Gives the tree the view's index, so that a worker that goes on there sees our commit as clean.
     pub fn publish_index(&self) -> io::Result<()> {
-        durable::replace_unsynced(&self.record.tree.git_dir.join("index"), &fs::read(self.dir.join("index"))?)
+        index::copy(&self.dir.join("index"), &self.record.tree.git_dir.join("index"))
     }
 
     /// The view with tree and index.
@@ -307,7 +388,7 @@ fn write_view(dir: &Path, record: &Record, entries: &[Entry]) -> io::Result<()> 
         }
     }
     put("config", &view_config(dir, record, entries))?;
-    copy_index(&tree.git_dir.join("index"), &dir.join("index"))?;
+    index::copy(&tree.git_dir.join("index"), &dir.join("index"))?;
     let record = serde_json::to_vec_pretty(record)?;
     put("view.json", &record)
 }
@@ -335,8 +416,6 @@ fn view_config(dir: &Path, record: &Record, entries: &[Entry]) -> Vec<u8> {
     let extended = record.format == ObjectFormat::Sha256 || !promisors.is_empty();
     set("core.repositoryformatversion", if extended { b"1" } else { b"0" });
     set("core.bare", b"false");
-    set("core.excludesfile", bytes::of_path(&dir.join("excludes")));
-    set("core.attributesfile", bytes::of_path(&dir.join("attributes")));
     if record.format == ObjectFormat::Sha256 {
         set("extensions.objectformat", b"sha256");
     }
@@ -345,14 +424,17 @@ fn view_config(dir: &Path, record: &Record, entries: &[Entry]) -> Vec<u8> {
     {
         set("lfs.storage", bytes::of_path(&record.common.join("lfs")));
     }
+    kept.extend(own_files(dir));
     config::write(&kept)
 }
 
-/// Copies an index with its time: git compares the times of files with it to find racy ones.
-fn copy_index(from: &Path, to: &Path) -> io::Result<()> {
-    let modified = fs::metadata(from)?.modified()?;
-    durable::replace_unsynced(to, &fs::read(from)?)?;
-    File::options().write(true).open(to)?.set_modified(modified)
+/// The settings that name files of the view itself.
+fn own_files(dir: &Path) -> [Entry; 2] {
+    let entry = |key: &str, name: &str| Entry {
+        key: key.into(),
+        value: Some(bytes::of_path(&dir.join(name)).to_vec()),
+    };
+    [entry("core.excludesfile", "excludes"), entry("core.attributesfile", "attributes")]
 }
 
 fn from_home(path: &[u8]) -> Option<PathBuf> {

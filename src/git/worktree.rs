@@ -4,11 +4,11 @@
 //! tree, which takes the time, does not. A worktree is used only after [`Worktree::verify`]: a folder
 //! that is not registered would resolve to the repository around it, and a commit would land there.
 
-use super::bytes;
 use super::oid::Oid;
 use super::repo::Repo;
 use super::runner::{Git, GitError, GitErrorKind};
 use super::salvage::Salvaged;
+use super::{bytes, scratch};
 use crate::durable;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -69,6 +69,25 @@ pub fn add(
 ) -> Result<Worktree, GitError> {
     let name = format!("workspool/{id}");
     check_name(&name)?;
+    let reason = if reason.is_empty() { "workspool" } else { reason };
+    let base = base.as_str();
+    let (options, start): (&[&str], &str) = match on {
+        OnBranch::New => (&["--no-track", "-b", &name], base),
+        OnBranch::Reset => (&["--no-track", "-B", &name], base),
+        OnBranch::Existing => (&[], &name),
+    };
+    register(repo, path, options, start, reason, &format!("refs/heads/{name}"))
+}
+
+/// Registers a worktree: the one place that does.
+pub(super) fn register(
+    repo: &Repo,
+    path: &Path,
+    options: &[&str],
+    start: &str,
+    reason: &str,
+    branch: &str,
+) -> Result<Worktree, GitError> {
     let parent = path.parent().unwrap_or(Path::new("/"));
     let io = |what: &str, e: &io::Error| GitError::io("worktree", what, e);
     durable::ensure_dir(parent).map_err(|e| io(&parent.display().to_string(), &e))?;
@@ -80,19 +99,15 @@ pub fn add(
     if fs::symlink_metadata(&path).is_err() && is_registered(&repo.common, &path) {
         unregister(repo, &path)?;
     }
-    let call = repo
-        .shared()
+    repo.shared()
         .writes("worktree")
-        .args(["add", "--no-checkout", "--lock", "--reason"])
-        .arg(if reason.is_empty() { "workspool" } else { reason });
-    match on {
-        OnBranch::New => call.args(["--no-track", "-b", &name]).arg("--").arg(&path).arg(base.as_str()),
-        OnBranch::Reset => call.args(["--no-track", "-B", &name]).arg("--").arg(&path).arg(base.as_str()),
-        OnBranch::Existing => call.arg("--").arg(&path).arg(&name),
-    }
-    .run()?;
-    let branch = format!("refs/heads/{name}");
-    Worktree::at(repo, &path, &branch).map_err(|e| io("the new worktree", &e))
+        .args(["add", "--no-checkout", "--lock", "--reason", reason])
+        .args(options)
+        .arg("--")
+        .arg(&path)
+        .arg(start)
+        .run()?;
+    Worktree::at(repo, &path, branch).map_err(|e| io("the new worktree", &e))
 }
 
 impl Worktree {
@@ -154,19 +169,25 @@ impl Worktree {
 
     /// Fills the tree with the files of `base`. No lock is needed; sparse patterns are kept to.
     ///
-    /// `workers` files are written at a time (0: as many as there are cores).
+    /// The user's configuration counts, so this is only for a tree in a repository that no worker has
+    /// been at since; afterwards it is [`View::fill`](super::View::fill). `workers` files are written
+    /// at a time (0: as many as there are cores).
     pub fn fill(&self, base: &Oid, workers: u32, deadline: Duration) -> Result<(), GitError> {
-        self.git()
-            .writes("read-tree")
-            .args(["--reset", "-u", "--no-recurse-submodules", base.as_str()])
-            .config("checkout.workers", workers.to_string())
-            .deadline(deadline)
-            .run()
-            .map(drop)
+        fill(&self.git(), base, workers, deadline)
     }
 }
 
-/// Lists the worktrees on branches of ours.
+/// Fills a named tree and index.
+pub(super) fn fill(git: &Git, commit: &Oid, workers: u32, deadline: Duration) -> Result<(), GitError> {
+    git.writes("read-tree")
+        .args(["--reset", "-u", "--no-recurse-submodules", commit.as_str()])
+        .config("checkout.workers", workers.to_string())
+        .deadline(deadline)
+        .run()
+        .map(drop)
+}
+
+/// Lists the worktrees on branches of ours, and scratch trees.
 pub fn list_ours(repo: &Repo) -> Result<Vec<Listed>, GitError> {
     let out = repo.shared().reads("worktree").args(["list", "--porcelain", "-z"]).run()?;
     let mut all: Vec<Listed> = Vec::new();
@@ -190,7 +211,8 @@ pub fn list_ours(repo: &Repo) -> Result<Vec<Listed>, GitError> {
             _ => {}
         }
     }
-    all.retain(|tree| tree.branch.starts_with(super::BRANCHES));
+    let by_us = |tree: &Listed| tree.locked.as_deref().is_some_and(|why| why.starts_with(scratch::REASON));
+    all.retain(|tree| tree.branch.starts_with(super::BRANCHES) || by_us(tree));
     // Git does not call a locked worktree prunable, so its folder is looked for here.
     all.iter_mut().for_each(|tree| tree.gone = fs::symlink_metadata(&tree.path).is_err());
     Ok(all)
@@ -207,12 +229,17 @@ pub fn dispose(
     proof: Salvaged,
     trash: &Path,
 ) -> Result<Option<PathBuf>, GitError> {
-    let fail = |what: &str| GitError::own("worktree", GitErrorKind::Other, what.to_owned());
     if proof.tree() != tree.path || !proof.is_complete() {
-        return Err(fail("the proof is not for this tree"));
+        return Err(GitError::own("worktree", GitErrorKind::Other, "the proof is not for this tree"));
     }
+    take_out(repo, tree, trash)
+}
+
+/// Moves a tree into the trash and removes its registration.
+pub(super) fn take_out(repo: &Repo, tree: &Worktree, trash: &Path) -> Result<Option<PathBuf>, GitError> {
     if tree.git_dir.parent() != Some(&repo.common.join("worktrees")) {
-        return Err(fail("not a worktree of this repository"));
+        let text = "not a worktree of this repository";
+        return Err(GitError::own("worktree", GitErrorKind::Other, text));
     }
     let io = |what: &Path, e: &io::Error| GitError::io("worktree", &what.display().to_string(), e);
     durable::ensure_dir(trash).map_err(|e| io(trash, &e))?;

@@ -1,13 +1,14 @@
 //! Carries one step to its recorded end, whoever began it: a step is never run twice.
 
-use super::{LaunchError, StepExit, StepPlan, StepState, SweepError, await_end, launch, state, sweep, wait};
+use super::{LaunchError, Orphans, StepExit, StepPlan, StepState, SweepError};
+use super::{await_end, complaints, launch, state, sweep, wait};
 use crate::durable;
 use crate::process::Cleared;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long ending what a dead keeper left is tried before somebody else must look.
+/// How long ending what a dead keeper left is tried before a pause.
 const SWEEP_LIMIT: Duration = Duration::from_secs(60);
 
 /// What became of a step.
@@ -15,7 +16,8 @@ const SWEEP_LIMIT: Duration = Duration::from_secs(60);
 pub enum Carried {
     /// It ended, and this is how.
     Ended(Box<StepExit>),
-    /// Its keeper was killed. What it left has been ended, as far as a look at all processes can tell.
+    /// Its keeper was killed. What it left has been ended, as far as a look at all processes can tell;
+    /// whoever is in the census could not be ended for as long as the plan has patience.
     Lost(Cleared),
 }
 
@@ -38,24 +40,52 @@ pub enum CarryError {
 pub fn carry(step_dir: &Path, plan: &StepPlan, supervisor_lock: &Path) -> Result<Carried, CarryError> {
     durable::ensure_dir(step_dir)?;
     let mut now = state(step_dir)?;
-    if now == StepState::NotStarted {
-        now = match launch(step_dir, plan, supervisor_lock) {
-            Ok(mut child) => wait(&mut child, step_dir)?,
-            // A keeper that another supervisor started meanwhile: its step, not ours to start.
-            Err(LaunchError::Running | LaunchError::AlreadyStarted) => await_end(step_dir)?,
-            Err(e) => return Err(e.into()),
+    loop {
+        now = match now {
+            StepState::Ended(exit) => return Ok(Carried::Ended(exit)),
+            StepState::Lost(_) => return Ok(Carried::Lost(sweep_all(step_dir, plan)?)),
+            StepState::Running(_) => await_end(step_dir)?,
+            StepState::NotStarted => match launch(step_dir, plan, supervisor_lock) {
+                Ok(mut keeper) => match wait(&mut keeper, step_dir)? {
+                    StepState::NotStarted => return Err(io::Error::other(complaint(step_dir)).into()),
+                    other => other,
+                },
+                // Another supervisor's keeper: its step, not ours to start.
+                Err(LaunchError::Running | LaunchError::AlreadyStarted) => await_end(step_dir)?,
+                Err(e) => return Err(e.into()),
+            },
         };
     }
-    if let StepState::Running(_) = now {
-        now = await_end(step_dir)?;
-    }
-    match now {
-        StepState::Ended(exit) => Ok(Carried::Ended(exit)),
-        StepState::Lost(_) => Ok(Carried::Lost(sweep(step_dir, &plan.marker, plan.grace(), SWEEP_LIMIT)?)),
-        StepState::NotStarted | StepState::Running(_) => {
-            let said = super::complaints(step_dir)?;
-            let last = said.lines().last().unwrap_or("it said nothing").to_owned();
-            Err(io::Error::other(format!("the keeper ended before it started the command: {last}")).into())
+}
+
+fn complaint(step_dir: &Path) -> String {
+    let said = complaints(step_dir).unwrap_or_default();
+    let last = said.lines().last().unwrap_or("it said nothing");
+    format!("the keeper ended before it started the command: {last}")
+}
+
+/// Sweeps until nothing is left: the attempt keeps its lease as long as something of it may live.
+fn sweep_all(step_dir: &Path, plan: &StepPlan) -> Result<Cleared, SweepError> {
+    let begun = Instant::now();
+    let patience = Duration::from_millis(plan.unkillable_ms);
+    let mut pause = Duration::from_millis(20);
+    let mut ended = Vec::new();
+    loop {
+        // This process may have other children, so that its orphans are not known to be the step's.
+        match sweep(step_dir, &plan.marker, Orphans::Elsewhere, plan.grace(), SWEEP_LIMIT) {
+            Ok(mut cleared) => {
+                ended.append(&mut cleared.ended);
+                if cleared.census.is_empty() || begun.elapsed() >= patience {
+                    ended.sort();
+                    ended.dedup();
+                    return Ok(Cleared { ended, ..cleared });
+                }
+            }
+            // No keeper can live; a process that was just forked shares the lock for a moment.
+            Err(SweepError::Running) if begun.elapsed() < patience => {}
+            Err(e) => return Err(e),
         }
+        std::thread::sleep(pause.min(patience.saturating_sub(begun.elapsed())));
+        pause = (pause * 2).min(Duration::from_secs(30));
     }
 }

@@ -68,24 +68,28 @@ fn keep(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     unsafe { process::close_all_but(&[args.lock_fd]) }.context("closing inherited descriptors")?;
     // SAFETY: our parent left it open for us, and only here is it owned.
     let held = unsafe { Held::from_inherited(args.lock_fd, dir.join(LOCK)) }.context("the step's lock")?;
-    ignore_signals()?;
+    let look = catch_signals()?;
     let plan = std::fs::read(dir.join(PLAN)).context("reading the plan")?;
     let plan: StepPlan = serde_json::from_slice(&plan).context("reading the plan")?;
     if plan.version != VERSION {
         bail!("the plan has version {}, this program reads {VERSION}", plan.version);
     }
-    let exit = run::run(dir, &plan);
+    let exit = run::run(dir, &plan, look);
     publish(dir, &plan, &exit)?;
     drop(held);
     resume(&plan, &args.supervisor_lock)
 }
 
 /// Catches what would end us. Caught, not ignored: that would be inherited by the command.
-fn ignore_signals() -> anyhow::Result<()> {
-    for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2] {
+///
+/// Returns what is set when somebody wants us to look for a request now.
+fn catch_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR2] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
-    Ok(())
+    let look = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGUSR1, Arc::clone(&look))?;
+    Ok(look)
 }
 
 /// Writes the exit record, again and again while the disk is full: what ran is not run again for that.

@@ -1,7 +1,7 @@
 //! The supervisor's side: starts a keeper and waits for it.
 
 use super::plan::StepPlan;
-use super::record::{StepState, state};
+use super::record::{StepState, settled, state};
 use super::{ERRORS, LOCK, PLAN};
 use crate::durable::{self, Lock, fault};
 use crate::process;
@@ -88,12 +88,18 @@ pub fn wait(child: &mut Child, step_dir: &Path) -> io::Result<StepState> {
 /// Waits until no keeper lives in `step_dir`, whoever started it, and says how the step stands.
 pub fn await_end(step_dir: &Path) -> io::Result<StepState> {
     // The kernel frees the lock at the keeper's death, and wakes us.
-    match Lock::at(step_dir.join(LOCK)).take() {
-        Ok(held) => drop(held),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-        Err(e) => return Err(e),
+    let _held = Lock::at(step_dir.join(LOCK)).take()?;
+    settled(step_dir)
+}
+
+/// Makes the keeper of this step look for a request to cancel now; it looks twice a second anyway.
+///
+/// Says `false` if no keeper was found alive.
+pub fn hasten(step_dir: &Path) -> io::Result<bool> {
+    match state(step_dir)? {
+        StepState::Running(Some(start)) => start.keeper.signal(process::Signal::USR1),
+        _ => Ok(false),
     }
-    state(step_dir)
 }
 
 /// Returns what keepers of this step complained of: why there is no record, if there is none.

@@ -26,11 +26,11 @@ mod sweep;
 pub use carry::{Carried, CarryError, carry};
 pub use entry::main;
 pub use facts::{FactCounts, Said, summary};
-pub use launch::{LaunchError, await_end, complaints, launch, launch_with, wait};
+pub use launch::{LaunchError, await_end, complaints, hasten, launch, launch_with, wait};
 pub use plan::{Budget, Deadlines, StepPlan};
 pub use progress::{Phase, Progress};
 pub use record::{BudgetKind, Cause, DeadlineKind, Ended, StepExit, StepStart, StepState, state};
-pub use sweep::{SweepError, sweep};
+pub use sweep::{Orphans, SweepError, sweep};
 
 /// The version of the records in a step's folder.
 pub const VERSION: u32 = 1;

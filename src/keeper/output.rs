@@ -18,7 +18,7 @@ const TURN: usize = 8;
 /// Both pipes of a command, and where their bytes go.
 pub(super) struct Output {
     pipes: [Option<OwnedFd>; 2],
-    /// Rings when a child has ended.
+    /// Rings when a child has ended or somebody wants us to look.
     bell: UnixStream,
     log: Option<LogWriter>,
     pub(super) listener: Listener,

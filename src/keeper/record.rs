@@ -189,6 +189,9 @@ pub enum StepState {
 }
 
 /// Reads the state of a step from its folder.
+///
+/// May say `Running` for a moment longer: a process that another thread of some holder of the lock has just
+/// forked shares the lock until it executes its program. [`await_end`](super::await_end) has no such doubt.
 pub fn state(step_dir: &Path) -> io::Result<StepState> {
     if let Some(Ok(exit)) = read(&step_dir.join(EXIT))? {
         return Ok(StepState::Ended(Box::new(exit)));
@@ -198,7 +201,12 @@ pub fn state(step_dir: &Path) -> io::Result<StepState> {
         let start = read(&step_dir.join(START))?.and_then(Result::ok);
         return Ok(StepState::Running(start.map(Box::new)));
     }
-    // Again, since the keeper may have ended between the two looks.
+    settled(step_dir)
+}
+
+/// Reads the state of a step that no keeper runs.
+pub(super) fn settled(step_dir: &Path) -> io::Result<StepState> {
+    // Not before the lock was seen free: the keeper may have ended since.
     if let Some(Ok(exit)) = read(&step_dir.join(EXIT))? {
         return Ok(StepState::Ended(Box::new(exit)));
     }

@@ -14,24 +14,28 @@ use crate::redact::{Caps, LogWriter, Redactor, env_secrets, known_from_env_file}
 use crate::worker::parser;
 use anyhow::{Context as _, anyhow};
 use chrono::{DateTime, Utc};
-use signal_hook::consts::SIGCHLD;
+use signal_hook::consts::{SIGCHLD, SIGUSR1};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often the file that asks for cancellation is looked for.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long one round of killing goes on before it is called stuck.
-const ROUND: Duration = Duration::from_secs(3);
+const ROUND: Duration = Duration::from_secs(2);
 /// How long the stop command may take.
 const STOP: Duration = Duration::from_secs(30);
 
 /// Runs the plan's command to its end.
-pub(super) fn run(dir: &Path, plan: &StepPlan) -> StepExit {
-    Keeper::prepare(dir, plan).map_or_else(|e| never_started(plan, e), Keeper::run)
+///
+/// `look` is set by a signal that means: look for a request to cancel now.
+pub(super) fn run(dir: &Path, plan: &StepPlan, look: Arc<AtomicBool>) -> StepExit {
+    Keeper::prepare(dir, plan, look).map_or_else(|e| never_started(plan, e), Keeper::run)
 }
 
 struct Keeper<'a> {
@@ -42,18 +46,22 @@ struct Keeper<'a> {
     domain: Domain,
     output: Output,
     progress: Reporter,
+    look: Arc<AtomicBool>,
     write_error: Option<String>,
 }
 
 impl<'a> Keeper<'a> {
     /// Gets everything ready, and writes the start record.
-    fn prepare(dir: &'a Path, plan: &'a StepPlan) -> Result<Self, Failure> {
+    fn prepare(dir: &'a Path, plan: &'a StepPlan, look: Arc<AtomicBool>) -> Result<Self, Failure> {
         let parser =
             parser(&plan.parser).ok_or_else(|| Failure::new(format!("no parser named {:?}", plan.parser)))?;
         let redactor = Redactor::new(secrets(plan)?);
         let (bell, ring) = UnixStream::pair().map_err(Failure::new)?;
         bell.set_nonblocking(true).map_err(Failure::new)?;
-        signal_hook::low_level::pipe::register(SIGCHLD, ring).map_err(Failure::new)?;
+        for signal in [SIGCHLD, SIGUSR1] {
+            let ring = ring.try_clone().map_err(Failure::new)?;
+            signal_hook::low_level::pipe::register(signal, ring).map_err(Failure::new)?;
+        }
         let mut write_error = None;
         let caps = Caps { stream: plan.output_cap_bytes, ..Caps::default() };
         let log = LogWriter::create(&dir.join(LOG), redactor.clone(), caps)
@@ -79,7 +87,8 @@ impl<'a> Keeper<'a> {
         };
         let output = Output::new(bell, log, listener);
         let progress = Reporter::new(plan.progress.clone());
-        let me = Keeper { dir, plan, start, started: Instant::now(), domain, output, progress, write_error };
+        let me =
+            Keeper { dir, plan, start, started: Instant::now(), domain, output, progress, look, write_error };
         // Without this record the command would be taken for one that never ran.
         me.write_start().map_err(|e| Failure::new(format!("cannot write the start record: {e}")))?;
         Ok(me)
@@ -138,7 +147,8 @@ impl<'a> Keeper<'a> {
                 return Ok(Cause::Exit);
             }
             let now = Instant::now();
-            if looked.is_none_or(|at| now.saturating_duration_since(at) >= LOOK) {
+            let asked = self.look.swap(false, Ordering::Relaxed);
+            if asked || looked.is_none_or(|at| now.saturating_duration_since(at) >= LOOK) {
                 looked = Some(now);
                 if self.plan.cancel.exists() {
                     return Ok(Cause::Cancelled);

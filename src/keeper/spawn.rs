@@ -49,9 +49,25 @@ pub(super) fn start(plan: &StepPlan, cgroup: Option<&Cgroup>) -> Result<Child, F
     }
     let spawned = fault::point("spawn-worker").and_then(|()| command.spawn());
     spawned.map_err(|e| Failure {
-        not_found: e.kind() == io::ErrorKind::NotFound,
+        not_found: is_missing(&e, &command),
         error: format!("cannot start {}: {}", plan.argv[0], explain(&e, Path::new(&plan.argv[0]))),
     })
+}
+
+/// Whether a command failed to start because there is no such program.
+///
+/// A search that finds nothing says "permission denied" if one folder of `PATH` may not be looked into.
+fn is_missing(e: &io::Error, command: &Command) -> bool {
+    let program = Path::new(command.get_program());
+    let searched = program.components().count() == 1 && !program.is_absolute();
+    match e.kind() {
+        io::ErrorKind::NotFound => true,
+        io::ErrorKind::PermissionDenied if searched => {
+            let path = command.get_envs().find(|(name, _)| *name == "PATH").and_then(|(_, value)| value);
+            !path.is_some_and(|path| std::env::split_paths(path).any(|dir| dir.join(program).is_file()))
+        }
+        _ => false,
+    }
 }
 
 /// Makes a command with the plan's environment and folder, in a session of its own, that dies with us.

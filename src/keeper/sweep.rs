@@ -3,7 +3,9 @@
 use super::record::{StepStart, read};
 use super::{LOCK, START};
 use crate::durable::Lock;
-use crate::process::{Census, CensusMethod, Cgroup, Cleared, Domain, Identity, Liveness, Marker, boot_id};
+use crate::process::{
+    Census, CensusMethod, Cgroup, Cleared, Domain, Liveness, Marker, boot_id, is_subreaper,
+};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -22,6 +24,15 @@ pub enum SweepError {
     Io(#[from] io::Error),
 }
 
+/// Where the orphans of a dead keeper went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Orphans {
+    /// To some ancestor that is not us.
+    Elsewhere,
+    /// To us: we became a child subreaper before we launched the keeper, and have no other child now.
+    Ours,
+}
+
 /// Ends all that is left of a step whose keeper is dead, and says what was found.
 ///
 /// Looks for the recorded command, its descendants and its session, its control group, and for
@@ -29,13 +40,18 @@ pub enum SweepError {
 pub fn sweep(
     step_dir: &Path,
     marker: &Marker,
+    orphans: Orphans,
     grace: Duration,
     limit: Duration,
 ) -> Result<Cleared, SweepError> {
     // Held throughout: no keeper can start meanwhile.
     let _held = Lock::at(step_dir.join(LOCK)).try_take()?.ok_or(SweepError::Running)?;
     let start: Option<StepStart> = read(&step_dir.join(START))?.and_then(Result::ok);
-    let mut domain = Domain::recorded(marker.clone());
+    let mut domain = match orphans {
+        // Whoever becomes a subreaper only now did not get them.
+        Orphans::Ours if is_subreaper() => Domain::of_descendants(marker.clone()),
+        _ => Domain::recorded(marker.clone()),
+    };
     if let Some(start) = &start {
         if start.boot != boot_id()? {
             let census = Census { method: CensusMethod::Scan, survivors: Vec::new() };
@@ -44,15 +60,10 @@ pub fn sweep(
         if start.keeper.liveness()? == Liveness::Unknown {
             return Err(SweepError::OtherNamespace);
         }
-        recall(&mut domain, start, start.worker.as_ref())?;
+        if let Some(worker) = &start.worker {
+            domain.know_session(worker, &start.workspace)?;
+        }
+        domain.set_cgroup(start.cgroup.as_deref().and_then(Cgroup::find));
     }
     Ok(domain.end(grace, limit)?)
-}
-
-fn recall(domain: &mut Domain, start: &StepStart, worker: Option<&Identity>) -> io::Result<()> {
-    if let Some(worker) = worker {
-        domain.know_session(worker, &start.workspace)?;
-    }
-    domain.set_cgroup(start.cgroup.as_deref().and_then(Cgroup::find));
-    Ok(())
 }

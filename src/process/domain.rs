@@ -58,6 +58,8 @@ pub struct Domain {
     /// Set if all our children and descendants are members: only in a keeper.
     reaper: Option<Reaper>,
     subreaper: bool,
+    /// Whether a member was ever seen alive.
+    met: bool,
 }
 
 impl Domain {
@@ -66,14 +68,23 @@ impl Domain {
     /// Only for a process that starts one command and nothing else: it becomes a child subreaper, and
     /// every child of it counts as a member.
     pub fn of_descendants(marker: Marker) -> Domain {
-        let subreaper = super::become_subreaper().is_ok();
-        let reaper = Some(Reaper::default());
-        Domain { marker, known: BTreeSet::new(), session: None, cgroup: None, reaper, subreaper }
+        let mut domain = Domain::recorded(marker);
+        domain.subreaper = super::become_subreaper().is_ok();
+        domain.reaper = Some(Reaper::default());
+        domain
     }
 
     /// Makes the domain of a command whose keeper is dead: known by records and marker only.
     pub fn recorded(marker: Marker) -> Domain {
-        Domain { marker, known: BTreeSet::new(), session: None, cgroup: None, reaper: None, subreaper: false }
+        Domain {
+            marker,
+            known: BTreeSet::new(),
+            session: None,
+            cgroup: None,
+            reaper: None,
+            subreaper: false,
+            met: false,
+        }
     }
 
     /// Adds a member that was recorded. One of another boot or pid namespace is not there to be met.
@@ -226,7 +237,7 @@ impl Domain {
 
     /// Looks for members. Never this process, its ancestors, or process 1.
     fn members(&mut self) -> io::Result<Vec<Proc>> {
-        for _ in 0..100 {
+        for round in 0..100 {
             let children = match &mut self.reaper {
                 Some(reaper) => reaper.reap()?,
                 None => false,
@@ -237,9 +248,12 @@ impl Domain {
             let alive: BTreeSet<_> = all.iter().map(|p| (p.pid, p.start)).collect();
             self.known.retain(|k| alive.contains(k));
             self.known.extend(found.iter().map(|p| (p.pid, p.start)));
+            self.met |= !found.is_empty();
             // A walk over /proc is no snapshot: a process can fork behind it and exit before it. But the
-            // kernel's word on children (and so on descendants, for a subreaper) is exact.
-            if !found.is_empty() || !(children || unseen) {
+            // kernel's word on children (and so on descendants, for a subreaper) is exact. Without that
+            // word a second look must do.
+            let again = self.reaper.is_none() && self.met && round == 0;
+            if !found.is_empty() || !(children || unseen || again) {
                 return Ok(found);
             }
             std::thread::yield_now();
@@ -304,7 +318,9 @@ impl Drop for Domain {
 }
 
 fn survivor(p: &Proc) -> Survivor {
-    Survivor { pid: p.pid, start: p.start, command: p.name.clone() }
+    // A process may give itself any name.
+    let command = p.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    Survivor { pid: p.pid, start: p.start, command }
 }
 
 fn note(ended: &mut BTreeSet<Survivor>, members: &[Proc]) {

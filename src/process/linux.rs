@@ -39,6 +39,11 @@ pub fn become_subreaper() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
+/// Says whether orphaned descendants come to this process.
+pub fn is_subreaper() -> bool {
+    rustix::process::child_subreaper().is_ok_and(|set| set.is_some())
+}
+
 /// Makes this process die when the thread that started it is gone. For `pre_exec`: allocates nothing.
 ///
 /// `parent` is who should be our parent now: if it is gone already, the call fails.

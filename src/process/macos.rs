@@ -49,6 +49,11 @@ pub fn become_subreaper() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Never: there is no child subreaper.
+pub fn is_subreaper() -> bool {
+    false
+}
+
 /// There is no parent-death signal; only checks that the parent is still there. For `pre_exec`.
 pub fn die_with_parent(parent: Pid) -> io::Result<()> {
     if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }

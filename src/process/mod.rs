@@ -25,7 +25,7 @@ pub use cgroup::Cgroup;
 pub use domain::{Cleared, Domain, MARKER, Marker};
 pub use identity::{Handle, Identity, Liveness};
 pub use rustix::process::Signal;
-pub use sys::{become_subreaper, boot_id, die_with_parent};
+pub use sys::{become_subreaper, boot_id, die_with_parent, is_subreaper};
 pub use unix::{Ending, close_all_but, detach, hand_over, new_session};
 
 /// What the system says about one process at one instant.

@@ -104,7 +104,7 @@ pub fn new_session(command: &mut Command) {
 /// Lets the child of `command` inherit one descriptor, and returns the number that it has there.
 ///
 /// Only in the child does the descriptor survive `exec`, so that other processes that are started at the
-/// same time do not get it.
+/// same time do not get it. To be called on what [`detach`] returned, not before; arguments can follow.
 pub fn hand_over(command: &mut Command, fd: impl AsFd) -> io::Result<RawFd> {
     let copy = rustix::io::fcntl_dupfd_cloexec(fd, 3)?;
     let number = copy.as_raw_fd();

@@ -9,6 +9,7 @@
 
 pub mod env;
 pub mod invoke;
+pub mod mock;
 pub mod prompt;
 mod registry;
 

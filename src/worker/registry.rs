@@ -47,8 +47,11 @@ fn built_in() -> impl Iterator<Item = Profile> {
     BUILT_IN.iter().filter_map(|text| serde_json::from_str(text).ok())
 }
 
+/// A worker that is known: where from, and its profile or what is wrong with it.
+pub type Known = (Origin, Result<Profile, String>);
+
 /// All workers by name. A linked one that cannot be read is an error only when it is asked for.
-pub fn all(spool: &Spool) -> Result<BTreeMap<WorkerName, (Origin, Result<Profile, String>)>, SpoolError> {
+pub fn all(spool: &Spool) -> Result<BTreeMap<WorkerName, Known>, SpoolError> {
     let mut found: BTreeMap<_, _> = built_in().map(|p| (p.name.clone(), (Origin::BuiltIn, Ok(p)))).collect();
     let dir = spool.workers();
     for file in names(&dir).map_err(|e| SpoolError::io("read", &dir, e))? {

@@ -126,11 +126,18 @@ impl Drop for Bench {
 fn plays_the_supervisor() {
     let Some(dir) = std::env::var_os(PLAY).map(PathBuf::from) else { return };
     let _lock = Lock::at(dir.join("task.lock")).try_take().unwrap().unwrap();
+    let _ = workspool::process::become_subreaper();
     let plan: StepPlan =
         serde_json::from_slice(&std::fs::read(dir.join("supervisor.json")).unwrap()).unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_workspool"));
     let mut keeper = keeper::launch_with(program, &dir.join("step"), &plan, &dir.join("task.lock")).unwrap();
-    keeper::wait(&mut keeper, &dir.join("step")).unwrap();
+    if let StepState::Lost(_) = keeper::wait(&mut keeper, &dir.join("step")).unwrap() {
+        let limit = Duration::from_secs(20);
+        let orphans = keeper::Orphans::Ours;
+        let cleared = keeper::sweep(&dir.join("step"), &plan.marker, orphans, Duration::ZERO, limit).unwrap();
+        assert!(cleared.census.is_empty());
+        std::fs::write(dir.join("swept"), serde_json::to_vec(&cleared.census).unwrap()).unwrap();
+    }
 }
 
 /// Waits for something to become true, at most half a minute.

@@ -11,12 +11,13 @@
 mod collect;
 mod restore;
 
+use super::index as index_file;
 use super::oid::Oid;
 use super::repo::Repo;
 use super::runner::{Git, GitError, GitErrorKind};
 use super::snapshot::{self, LeftOut};
 use super::view::{self, Identity, View};
-use super::{SALVAGE, bytes};
+use super::{SALVAGE, bytes, flush};
 use crate::durable;
 use collect::{Collected, Taking};
 use serde::{Deserialize, Serialize};
@@ -86,12 +87,7 @@ impl Salvaged {
         limits: &Limits,
     ) -> Result<Option<Salvaged>, GitError> {
         let snapshot = view.snapshot(Some(commit))?;
-        let kept = view
-            .objects()
-            .reads("rev-parse")
-            .args(["--verify", "--quiet", "--end-of-options"])
-            .arg(format!("{commit}^{{tree}}"))
-            .oid()?;
+        let kept = view.tree_of(commit)?;
         if snapshot.tree != kept || !snapshot.nested.is_empty() || inside_tree(view) {
             return Ok(None);
         }
@@ -250,7 +246,7 @@ fn take(
     seconds: i64,
 ) -> Result<Salvaged, GitError> {
     let index = desk.join("index");
-    fs::copy(view.dir.join("index"), &index).map_err(|e| failed(&index, &e))?;
+    index_file::copy(&view.dir.join("index"), &index).map_err(|e| failed(&index, &e))?;
     let git = view.git().index(&index);
     // Before git looks: it stops at what it cannot read.
     collect::make_readable(&view.record.tree.path);
@@ -262,8 +258,7 @@ fn take(
         // A filter that is missing or fails, a file that git cannot take: everything goes past it.
         Err(_) => {
             collected = collect::walk(view, &listing, secrets, limits, Taking::Everything);
-            let base = format!("{}^{{tree}}", view.base());
-            view.objects().reads("rev-parse").args(["--verify", "--end-of-options", &base]).oid()?
+            view.tree_of(view.base())?
         }
     };
     if inside_tree(view) {
@@ -325,12 +320,16 @@ fn write_raw(view: &View, desk: &Path, collected: &mut Collected) -> Result<Opti
         quote_line(bytes::of_path(&from), &mut names);
     }
     let git = view.objects();
-    let oids = git
-        .writes("hash-object")
-        .args(["-w", "--no-filters", "--stdin-paths"])
-        .stdin(names)
-        .deadline(collect::DEADLINE)
-        .run()?;
+    let mut call = git.writes("hash-object").args(["-w", "--no-filters", "--stdin-paths"]).stdin(names);
+    if cfg!(target_os = "linux") {
+        // It would wait for the disk after each of fifty thousand files; we wait once, for all.
+        call = call.config("core.fsync", "reference");
+    }
+    let oids = call.deadline(collect::DEADLINE).run()?;
+    let objects = view.record.common.join("objects");
+    if cfg!(target_os = "linux") {
+        flush::below(&objects, std::iter::empty()).map_err(|e| failed(&objects, &e))?;
+    }
     let oids: Vec<Oid> = oids.split(|b| *b == b'\n').filter_map(Oid::parse).collect();
     if oids.len() != collected.raw.len() {
         return Err(GitError::own("hash-object", GitErrorKind::Other, "fewer answers than files"));
@@ -342,7 +341,7 @@ fn write_raw(view: &View, desk: &Path, collected: &mut Collected) -> Result<Opti
         lines.extend_from_slice(bytes::of_path(&item.to));
         lines.push(0);
     }
-    let git = Git::at(&view.dir).objects(view.record.common.join("objects")).index(desk.join("raw-index"));
+    let git = Git::at(&view.dir).objects(&objects).index(desk.join("raw-index"));
     git.writes("update-index").args(["--add", "-z", "--index-info"]).stdin(lines).run()?;
     git.writes("write-tree").oid().map(Some)
 }

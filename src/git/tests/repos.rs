@@ -172,3 +172,75 @@ fn a_lock_of_somebody_else_is_waited_for_and_not_deleted() {
     waiter.join().unwrap().unwrap();
     assert_eq!(repo.read_ref("refs/heads/workspool/x").unwrap(), Some(repo.head));
 }
+
+#[test]
+fn a_file_is_read_as_a_commit_has_it() {
+    let f = Fixture::new();
+    let repo = f.repo();
+    f.write("src/lib.rs", "edited, not committed");
+    let read = |path: &str| repo.read_file(&repo.head, Path::new(path)).unwrap();
+    assert_eq!(read("src/lib.rs").unwrap(), b"fn main() {}\n");
+    assert_eq!(read("src"), None);
+    assert_eq!(read("missing"), None);
+    assert_eq!(read("a\nb"), None);
+}
+
+#[test]
+fn trees_are_merged_from_the_base_that_is_named_and_by_no_driver() {
+    let f = Fixture::new();
+    let (program, mark) = canary(&f.path(""));
+    f.git(["config", "merge.evil.driver", program.to_str().unwrap()]);
+    f.write(".gitattributes", "* merge=evil\n");
+    let base = f.commit("base");
+    f.write("left", "x");
+    f.write("a.txt", "ONE\ntwo\nthree\n");
+    let left = f.commit("left");
+    f.git(["reset", "-q", "--hard", base.as_str()]);
+    f.write("right", "x");
+    f.write("a.txt", "one\ntwo\nTHREE\n");
+    let right = f.commit("right");
+    let repo = f.repo();
+    let tree = |commit: &Oid| repo.tree_of(commit).unwrap();
+    let merged = repo.merge_trees(&tree(&base), &tree(&left), &tree(&right)).unwrap();
+    let Merged::Tree(merged) = merged else { panic!("{merged:?}") };
+    assert_eq!(f.git(["cat-file", "-p", &format!("{merged}:a.txt")]), "ONE\ntwo\nTHREE\n");
+    f.write("a.txt", "1\n2\n3\n");
+    let other = f.commit("other");
+    let clash = repo.merge_trees(&tree(&base), &tree(&left), &tree(&other)).unwrap();
+    assert_eq!(clash, Merged::Conflict(vec!["a.txt".into()]));
+    assert!(!mark.exists());
+}
+
+#[test]
+fn partial_clones_alternates_and_reftables_work() {
+    let f = Fixture::new();
+    f.git(["config", "uploadpack.allowFilter", "true"]);
+    f.write("old", "a blob that no checkout has");
+    f.commit("second");
+    fs::remove_file(f.top().join("old")).unwrap();
+    f.commit("third");
+    let source = format!("file://{}", f.top().display());
+    let dir = f.path("");
+    git(&dir, ["clone", "-q", "--filter=blob:none", &source, "partial"]);
+    git(&dir, ["clone", "-q", "--shared", f.top().to_str().unwrap(), "shared"]);
+    let mut names = vec!["partial", "shared"];
+    // Git has had it since 2.45.
+    if try_git(&dir, ["clone", "-q", "--ref-format=reftable", &source, "reftable"]).0 {
+        names.push("reftable");
+    }
+    for name in names {
+        let top = f.path(name);
+        let task = f.task_of(Repo::open(&top).unwrap(), &format!("of-{name}"));
+        let guard = Guard::take(&task.repo, &task.tree.branch).unwrap();
+        task.write("new", "x");
+        fs::remove_file(task.tree.path.join("a.txt")).unwrap();
+        assert_eq!(task.changed(), ["a.txt", "new"], "{name}");
+        let commit = task.finish();
+        assert_eq!(guard.check(&task.repo).unwrap(), [], "{name}");
+        let how = How::Commit { message: "landed".into() };
+        let plan = Landing::plan(&task.repo, &task.base, &commit, how, Some(&guard)).unwrap();
+        let landed = Landing::apply(&plan, "t1", &f.path("intent"), 1).unwrap();
+        assert_eq!(git(&top, ["rev-parse", "HEAD"]).trim(), landed.commit.unwrap().as_str(), "{name}");
+        assert_eq!(git(&top, ["status", "--porcelain"]), "", "{name}");
+    }
+}

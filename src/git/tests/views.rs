@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[test]
 fn commands_that_a_worker_plants_do_not_run_in_ours() {
@@ -306,6 +306,86 @@ fn the_worker_sees_our_commit_as_clean_after_publishing() {
     task.finish();
     task.view.publish_index().unwrap();
     assert_eq!(git(&task.tree.path, ["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_later_attempt_does_not_believe_what_an_earlier_worker_changed() {
+    let f = Fixture::new();
+    let task = f.task("t1");
+    fs::write(f.top().join(".git/info/exclude"), "*\n").unwrap();
+    git(&task.tree.path, ["config", "core.autocrlf", "input"]);
+    task.write("first", "x");
+    let commit = task.finish();
+    let later = task.view.renew(&f.path("views/t1-2"), &commit).unwrap();
+    task.write("second", "a\r\n");
+    let snapshot = later.snapshot(None).unwrap();
+    let changes = later.changed(&commit, &snapshot.tree).unwrap();
+    assert_eq!(changes.iter().map(|c| c.path.as_path()).collect::<Vec<_>>(), [Path::new("second")]);
+    assert_eq!(f.git(["cat-file", "-p", &format!("{}:second", snapshot.tree)]), "a\r\n");
+    assert_eq!(View::open(&f.path("views/t1-2")).unwrap().base(), &commit);
+    // Its own files, and not those of the earlier view, which may be pruned.
+    fs::remove_dir_all(f.path("views/t1")).unwrap();
+    later.snapshot(None).unwrap();
+}
+
+#[test]
+fn protected_paths_are_put_back_in_a_tree_of_their_own() {
+    let f = Fixture::new();
+    let task = f.task("t1");
+    task.write("a.txt", "the worker's\n");
+    task.write("src/lib.rs", "allowed\n");
+    task.write("added", "not allowed");
+    let snapshot = task.view.snapshot(None).unwrap();
+    let changes = task.view.changed(&task.base, &snapshot.tree).unwrap();
+    let undone: Vec<Change> = changes.into_iter().filter(|c| !c.path.starts_with("src")).collect();
+    let gated = task.view.without(&snapshot.tree, &undone).unwrap();
+    let left = task.view.changed(&task.base, &gated).unwrap();
+    assert_eq!(left.iter().map(|c| c.path.as_path()).collect::<Vec<_>>(), [Path::new("src/lib.rs")]);
+    assert_eq!(task.view.without(&snapshot.tree, &[]).unwrap(), snapshot.tree);
+}
+
+#[test]
+fn the_number_of_git_processes_is_the_documented_one() {
+    let f = Fixture::new();
+    f.repo();
+    let count = |what: &mut dyn FnMut()| {
+        let before = count_here();
+        what();
+        count_here() - before
+    };
+    let (mut repo, mut tree, mut view, mut snapshot) = (None, None, None, None);
+    assert_eq!(count(&mut || repo = Some(f.repo())), 1);
+    let repo = repo.unwrap();
+    let base = repo.head.clone();
+    let path = f.path("trees/t1");
+    let made = || {
+        let tree = worktree::add(&repo, &path, "t1", &base, OnBranch::New, "").unwrap();
+        tree.fill(&base, 1, LONG).unwrap();
+        tree
+    };
+    assert_eq!(count(&mut || tree = Some(made())), 2);
+    let tree = tree.unwrap();
+    assert_eq!(count(&mut || view = View::create(&f.path("view"), &repo, &tree, &base).ok()), 1);
+    let view = view.unwrap();
+    write(&tree.path, "new", "x");
+    write(&tree.path, "ignored.log", "x");
+    assert_eq!(count(&mut || snapshot = view.snapshot(None).ok()), 3);
+    link(&tree.path, "link", "new");
+    assert_eq!(count(&mut || drop(view.snapshot(Some(&base)).unwrap())), 5);
+    let snapshot = snapshot.unwrap();
+    assert_eq!(count(&mut || drop(view.changed(&base, &snapshot.tree).unwrap())), 1);
+    assert_eq!(count(&mut || drop(Guard::take(&repo, &tree.branch).unwrap())), 1);
+    let mut proof = None;
+    let limits = Limits::default();
+    assert_eq!(count(&mut || proof = Salvage::take(&view, "t1", 1, &limits, &[], 1).ok()), 10);
+    let by = Identity::ours();
+    let commit = view.commit(&snapshot.tree, std::slice::from_ref(&base), "m", &by, 1).unwrap();
+    let mut plan = None;
+    assert_eq!(count(&mut || plan = Landing::plan(&repo, &base, &commit, How::Apply, None).ok()), 4);
+    let apply = || drop(Landing::apply(&plan.take().unwrap(), "t1", &f.path("intent"), 1).unwrap());
+    assert_eq!(count(&mut { apply }), 5);
+    let dispose = || drop(worktree::dispose(&repo, &tree, proof.take().unwrap(), &f.path("trash")).unwrap());
+    assert_eq!(count(&mut { dispose }), 1);
 }
 
 #[test]

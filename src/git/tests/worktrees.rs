@@ -149,3 +149,27 @@ fn an_index_cannot_be_reached_without_naming_it() {
     assert!(repo.shared().writes("read-tree").arg("--empty").run().is_err());
     assert_eq!(fs::read(f.top().join(".git/index")).unwrap(), before);
 }
+
+#[test]
+fn a_scratch_tree_holds_the_commit_and_runs_nothing_that_a_worker_planted() {
+    let f = Fixture::new();
+    let task = f.task("t1");
+    let (program, mark) = canary(&f.path(""));
+    git(&task.tree.path, ["config", "filter.evil.smudge", program.to_str().unwrap()]);
+    task.write(".gitattributes", "* filter=evil\n");
+    task.write("new", "x");
+    task.write("ignored.log", "must not be there");
+    let commit = task.finish();
+    let path = f.path("trees/t1-gate");
+    let scratch = Scratch::add(&task.repo, &path, &commit).unwrap();
+    scratch.fill(&task.view, &commit, 1, LONG).unwrap();
+    assert!(!mark.exists());
+    assert!(path.join("new").is_file() && !path.join("ignored.log").exists());
+    assert_eq!(worktree::list_ours(&task.repo).unwrap().len(), 2);
+    drop(scratch);
+    assert!(Scratch::at(&task.repo, &task.tree.path).is_err(), "a task's tree is none");
+    let scratch = Scratch::at(&task.repo, &path).unwrap();
+    let aside = scratch.discard(&task.repo, &f.path("trees/.trash")).unwrap().unwrap();
+    worktree::delete_tree(&aside).unwrap();
+    assert_eq!(worktree::list_ours(&task.repo).unwrap().len(), 1);
+}
