@@ -5,6 +5,7 @@
 //! foundation; a module imports only what stands below it.
 
 pub mod cli;
+pub mod mcp;
 pub mod verbs;
 pub mod runner;
 pub mod care;

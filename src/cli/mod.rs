@@ -6,6 +6,7 @@ mod diff;
 mod exit;
 mod list;
 mod logs;
+mod mcp;
 mod review;
 mod run;
 mod schema;
@@ -65,6 +66,7 @@ enum Verb {
     Workers(workers::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
+    Mcp(mcp::Args),
     Schema(schema::Args),
     Demo(demo::Args),
 }
@@ -94,6 +96,9 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
     if let Verb::Demo(args) = cli.verb {
         return demo::run(&args);
     }
+    if let Verb::Mcp(args) = &cli.verb {
+        return mcp::run(cli.spool, args);
+    }
     let house = House::open(cli.spool)?;
     match cli.verb {
         Verb::Submit(args) => submit::run(&house, args),
@@ -115,7 +120,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Workers(args) => workers::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
-        Verb::Schema(_) | Verb::Demo(_) => Ok(0),
+        Verb::Schema(_) | Verb::Demo(_) | Verb::Mcp(_) => Ok(0),
     }
 }
 

@@ -7,8 +7,14 @@
 
 mod support;
 
+mod again;
 mod bad_input;
+mod ceilings;
+mod clean_gate;
+mod gate;
 mod inbox;
 mod order;
+mod permissions;
 mod runners;
+mod worktree;
 mod submit;
