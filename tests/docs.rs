@@ -17,9 +17,15 @@ fn the_reference_of_the_command_line_is_what_help_says() {
 #[test]
 fn links_between_pages_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut pages = vec![root.join("README.md"), root.join("CHANGELOG.md"), root.join("queue-schema/README.md")];
+    let mut pages =
+        vec![root.join("README.md"), root.join("CHANGELOG.md"), root.join("queue-schema/README.md")];
     for folder in ["docs", "docs/decisions"] {
-        pages.extend(fs::read_dir(root.join(folder)).unwrap().map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "md")));
+        pages.extend(
+            fs::read_dir(root.join(folder))
+                .unwrap()
+                .map(|e| e.unwrap().path())
+                .filter(|p| p.extension().is_some_and(|e| e == "md")),
+        );
     }
     let mut broken = Vec::new();
     for page in pages.iter().filter(|p| p.is_file()) {

@@ -80,14 +80,16 @@ fn command(out: &mut String, cmd: &Command, parent: &str, level: usize) {
     if let Some(about) = cmd.get_long_about().or_else(|| cmd.get_about()) {
         let _ = writeln!(out, "{}\n", plain(&about.to_string()));
     }
-    let verbs: Vec<&Command> = cmd.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help").collect();
+    let verbs: Vec<&Command> =
+        cmd.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help").collect();
     if verbs.is_empty() {
         let mut usage = cmd.clone();
         let usage = usage.render_usage().to_string();
         let usage = usage.trim_start_matches("Usage: ").split_whitespace().collect::<Vec<_>>().join(" ");
         let _ = writeln!(out, "```text\n{usage}\n```\n");
     }
-    for arg in cmd.get_arguments().filter(|a| !a.is_global_set() && !a.is_hide_set() && a.get_id() != "help") {
+    for arg in cmd.get_arguments().filter(|a| !a.is_global_set() && !a.is_hide_set() && a.get_id() != "help")
+    {
         option(out, arg);
     }
     if let Some(examples) = cmd.get_after_help() {
@@ -110,9 +112,14 @@ fn option(out: &mut String, arg: &Arg) {
         (Some(short), None) => format!("-{short}{value}"),
         (None, None) => value.trim_start().to_owned(),
     };
-    let help = arg.get_long_help().or_else(|| arg.get_help()).map(|h| plain(&h.to_string())).unwrap_or_default();
+    let help =
+        arg.get_long_help().or_else(|| arg.get_help()).map(|h| plain(&h.to_string())).unwrap_or_default();
     let default = arg.get_default_values().iter().map(|v| v.to_string_lossy()).collect::<Vec<_>>().join(", ");
-    let default = if default.is_empty() || !arg.get_action().takes_values() { String::new() } else { format!(" [default: {default}]") };
+    let default = if default.is_empty() || !arg.get_action().takes_values() {
+        String::new()
+    } else {
+        format!(" [default: {default}]")
+    };
     let _ = writeln!(out, "- `{name}`: {}{default}", help.replace('\n', " "));
 }
 

@@ -58,7 +58,7 @@ pub(super) fn records(
             .entry(spec.worker.clone())
             .or_insert_with(|| worker::route(spool, config, spec.worker.as_ref()))
             .clone()
-            .and_then(|(name, rule)| worker::accepts(spool, &name, &spec).map(|()| (name, rule)));
+            .and_then(|(name, rule)| worker::accepts(spool, config, &name, &spec).map(|()| (name, rule)));
         let repo = match spec.repository.as_ref().filter(|path| path.is_absolute()) {
             None => None,
             Some(path) => {
