@@ -7,6 +7,7 @@
 //! No parser fails: lines that cannot be read are counted and skipped, events that are not known
 //! are ignored.
 
+pub mod agent;
 pub mod env;
 pub mod invoke;
 pub mod mock;

@@ -8,7 +8,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Built-in profiles: files of the same kind as linked ones.
-const BUILT_IN: &[&str] = &[include_str!("profiles/shell.json"), include_str!("profiles/mock.json")];
+const BUILT_IN: &[&str] = &[
+    include_str!("profiles/shell.json"),
+    include_str!("profiles/mock.json"),
+    include_str!("profiles/openai.json"),
+    include_str!("profiles/anthropic.json"),
+];
 
 /// Where a profile comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
