@@ -16,6 +16,13 @@ pub(super) fn starting() -> MutexGuard<'static, ()> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Waits for the end of the run if it is being ended, else returns at once.
+///
+/// For whoever sees a process end: if that was our end's doing, nothing may be made of it.
+pub(super) fn check() {
+    drop(starting());
+}
+
 /// All processes below this one. Nobody else bears the marker: descent is what counts.
 pub(super) fn descendants() -> Domain {
     Domain::of_descendants(Marker::new("agent", &std::process::id().to_string(), 0, "tool"))
