@@ -61,7 +61,7 @@ pub(super) fn conclude(
     };
     let ended = EndedFile { summary, costs_retry, next };
     durable::replace(&dir.file("ended.json"), &serde_json::to_vec_pretty(&ended)?)?;
-    locked.event(
+    locked.event_once(
         Some(n),
         EventKind::AttemptEnded {
             state: outcome.state,
