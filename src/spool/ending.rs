@@ -101,6 +101,7 @@ pub fn bare_result(task: &Task, state: State, class: Option<Class>, message: Str
         salvage: None,
         changed: Vec::new(),
         diff: None,
+        receipt: None,
         gate: Vec::new(),
         tests_claimed: Vec::new(),
         open_questions: Vec::new(),
