@@ -1,6 +1,8 @@
 //! The command line: a file a verb, arguments in, text or JSON out.
 
 mod artifacts;
+mod audit;
+mod check;
 mod demo;
 mod diff;
 mod exit;
@@ -65,6 +67,8 @@ enum Verb {
     Reject(review::RejectArgs),
     Revise(review::ReviseArgs),
     Workers(workers::Args),
+    Audit(audit::Args),
+    Check(check::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
     Mcp(mcp::Args),
@@ -119,6 +123,8 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Reject(args) => review::reject(&house, &args),
         Verb::Revise(args) => review::revise(&house, &args),
         Verb::Workers(args) => workers::run(&house, &args),
+        Verb::Audit(args) => audit::run(&house, &args),
+        Verb::Check(args) => check::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
         Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) => Ok(0),
