@@ -5,6 +5,7 @@ mod diff;
 mod exit;
 mod list;
 mod logs;
+mod models;
 mod review;
 mod run;
 mod schema;
@@ -62,6 +63,7 @@ enum Verb {
     Reject(review::RejectArgs),
     Revise(review::ReviseArgs),
     Workers(workers::Args),
+    Models(models::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
     Schema(schema::Args),
@@ -108,6 +110,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Reject(args) => review::reject(&house, &args),
         Verb::Revise(args) => review::revise(&house, &args),
         Verb::Workers(args) => workers::run(&house, &args),
+        Verb::Models(args) => models::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
         Verb::Schema(_) => Ok(0),
