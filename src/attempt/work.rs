@@ -10,8 +10,9 @@ use crate::keeper::{self, Budget, Cause, DeadlineKind, Ended, StepExit};
 use crate::model::profile::Template;
 use crate::model::{Class, ErrorClass, Phase, ReviewFile, State, TaskId, Verification};
 use crate::spool::{AttemptDir, Spool};
+use crate::worker::invoke::InvokeError;
 use crate::worker::prompt::{Failure, NeedResult, PromptInput, Repair};
-use crate::worker::{Observed, Report, Summary, Verdict, invoke, judge, prompt};
+use crate::worker::{Observed, Report, Summary, Verdict, env, invoke, judge, private, prompt};
 use anyhow::Context as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -76,9 +77,16 @@ impl Attempt<'_> {
     fn work(&self, round: u32, repair: Option<Repair>, outcome: &mut Outcome) -> anyhow::Result<Option<End>> {
         let step = format!("work.{round}");
         let session = self.session(outcome)?;
-        let invocation = match self.invocation(round, repair, session.as_deref()) {
+        let invocation = match self.invocation(round, repair, session.as_deref())? {
             Ok(invocation) => invocation,
-            Err(e) => return Ok(Some(End::failed(Class::Internal, Phase::Working, format!("{e:#}")))),
+            Err(e) => {
+                let class = match &e {
+                    InvokeError::NoVariable(_) => Class::Auth,
+                    InvokeError::TooLong(_) => Class::WorkerFailed,
+                    InvokeError::Own(_) => Class::Internal,
+                };
+                return Ok(Some(End::failed(class, Phase::Working, e.to_string())));
+            }
         };
         outcome.restrictions = self.restrictions(&invocation.enforced);
         if !self.dir.step(&step).exists() {
@@ -97,7 +105,8 @@ impl Attempt<'_> {
         let mut plan = self.step_plan(&self.plan.workspace, &step, invocation.argv)?;
         plan.stdin = invocation.stdin;
         plan.env.extend(invocation.env);
-        plan.mask_env.extend(invocation.pass_env.iter().cloned());
+        let secret = invocation.pass_env.iter().map(|entry| env::renamed(entry).0);
+        plan.mask_env.extend(secret.filter(|name| !env::is_plain(name)).map(str::to_owned));
         plan.pass_env.extend(invocation.pass_env);
         plan.parser = self.plan.profile.output.clone();
         if session.is_some() {
@@ -117,7 +126,7 @@ impl Attempt<'_> {
             cost_usd: asked.cost_usd.or(most.cost_usd),
         };
         if let Some(stop) = &self.plan.profile.stop {
-            let values = self.values(PathBuf::new(), String::new(), None);
+            let values = self.values(&step, PathBuf::new(), String::new(), None);
             plan.stop = Some(invoke::fill_all(stop, &self.plan.profile, &values)?);
         }
         let carried = self.carry_step(&step, &plan, Phase::Working)?;
@@ -245,11 +254,12 @@ impl Attempt<'_> {
         round: u32,
         repair: Option<Repair>,
         session: Option<&str>,
-    ) -> anyhow::Result<invoke::Invocation> {
+    ) -> anyhow::Result<Result<invoke::Invocation, InvokeError>> {
+        let step = format!("work.{round}");
         let file =
             self.dir.file(&if round == 1 { "prompt.md".to_owned() } else { format!("prompt.{round}.md") });
         let text = match fs::read_to_string(&file) {
-            Ok(text) if self.dir.step(&format!("work.{round}")).exists() => text,
+            Ok(text) if self.dir.step(&step).exists() => text,
             _ => {
                 let text = self.prompt(repair)?;
                 durable::replace_unsynced(&file, text.as_bytes())?;
@@ -259,18 +269,37 @@ impl Attempt<'_> {
                 text
             }
         };
-        let values = self.values(file, text, session);
-        invoke::invocation(&self.plan.profile, &values).context("cannot make the worker's command line")
+        let profile = &self.plan.profile;
+        let values = self.values(&step, file, text, session);
+        let mut made = match invoke::invocation(profile, &values) {
+            Ok(made) => made,
+            Err(e) => return Ok(Err(e)),
+        };
+        if !self.dir.step(&step).exists() {
+            private::prepare(profile, &values).context("cannot make the worker's own folders and files")?;
+        }
+        made.env.extend(private::variables(profile, &values));
+        Ok(Ok(made))
     }
 
-    fn values(&self, prompt_file: PathBuf, prompt: String, session: Option<&str>) -> invoke::Values {
+    fn values(
+        &self,
+        step: &str,
+        prompt_file: PathBuf,
+        prompt: String,
+        session: Option<&str>,
+    ) -> invoke::Values {
         let spec = &self.task.spec;
+        let id = self.task.id.to_string();
+        let (asked, most) = (&spec.budget, &self.config.ceilings.budget);
         invoke::Values {
             prompt,
             prompt_file,
             workspace: self.plan.workspace.clone(),
             attempt_dir: self.dir.path().to_owned(),
-            task: self.task.id.to_string(),
+            private_dir: self.locked.dir().path().join("private").join(self.plan.profile.name.as_str()),
+            new_session: Some(invoke::session_name(self.locked.spool().id(), &id, self.number(), step)),
+            task: id,
             attempt: self.number(),
             model: self.plan.model.clone(),
             effort: spec.effort,
@@ -278,6 +307,9 @@ impl Attempt<'_> {
             permission: Some(spec.permission()),
             no_network: spec.no_network,
             no_shell: spec.no_shell,
+            turns: asked.turns.or(most.turns),
+            cost_usd: asked.cost_usd.or(most.cost_usd),
+            probe: None,
         }
     }
 

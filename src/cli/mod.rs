@@ -1,10 +1,13 @@
 //! The command line: a file a verb, arguments in, text or JSON out.
 
 mod artifacts;
+mod demo;
 mod diff;
 mod exit;
 mod list;
 mod logs;
+mod mcp;
+pub mod reference;
 mod review;
 mod run;
 mod schema;
@@ -64,7 +67,9 @@ enum Verb {
     Workers(workers::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
+    Mcp(mcp::Args),
     Schema(schema::Args),
+    Demo(demo::Args),
     Agent(crate::worker::agent::Options),
 }
 
@@ -87,14 +92,16 @@ pub fn main() -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Result<u8, Exit> {
-    if let Verb::Schema(args) = cli.verb {
-        return schema::run(&args);
-    }
-    if let Verb::Agent(options) = cli.verb {
-        return Ok(crate::worker::agent::run(&options));
-    }
+    // These open no spool, or open it themselves.
+    let verb = match cli.verb {
+        Verb::Schema(args) => return schema::run(&args),
+        Verb::Demo(args) => return demo::run(&args),
+        Verb::Agent(options) => return Ok(crate::worker::agent::run(&options)),
+        Verb::Mcp(args) => return mcp::run(cli.spool, &args),
+        verb => verb,
+    };
     let house = House::open(cli.spool)?;
-    match cli.verb {
+    match verb {
         Verb::Submit(args) => submit::run(&house, args),
         Verb::List(args) => list::run(&house, &args),
         Verb::Show(args) => show::run(&house, &args),
@@ -114,7 +121,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Workers(args) => workers::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
-        Verb::Schema(_) | Verb::Agent(_) => Ok(0),
+        Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) => Ok(0),
     }
 }
 

@@ -22,8 +22,11 @@ impl LockedTask {
         let message = result.message.clone();
         let bytes = serde_json::to_vec_pretty(&result)?;
         let note = self.spool.releases().join(self.id().to_string());
-        if !names(&self.dir.dependents())?.is_empty() {
-            durable::replace(&note, b"")?;
+        // One that registers between this look and the move below is found by the note, unless the power
+        // fails just then; `check` finds that too.
+        match names(&self.dir.dependents())?.is_empty() {
+            true => durable::replace_unsynced(&note, b"")?,
+            false => durable::replace(&note, b"")?,
         }
         let attempt = (result.attempt > 0).then_some(result.attempt);
         self.event(attempt, EventKind::Ended { state, message })?;

@@ -128,7 +128,7 @@ pub fn retry(house: &House, id: TaskId, worker: Option<WorkerName>) -> Result<St
         return Err(wrong(format!("task {id} was accepted: submit a new task for further work")));
     }
     let mut task = locked.task()?;
-    if task.spec.expires.is_some_and(|at| at <= chrono::Utc::now()) {
+    if task.expires_at.is_some_and(|at| at <= chrono::Utc::now()) {
         return Err(wrong(format!("task {id} has expired: submit it anew with a later time")));
     }
     if let Some(worker) = worker.filter(|w| *w != task.worker) {
