@@ -12,7 +12,7 @@ use crate::model::{Class, ErrorClass, Phase, ReviewFile, State, TaskId, Verifica
 use crate::spool::{AttemptDir, Spool};
 use crate::worker::invoke::InvokeError;
 use crate::worker::prompt::{Failure, NeedResult, PromptInput, Repair};
-use crate::worker::{Observed, Report, Summary, Verdict, env, invoke, judge, private, prompt};
+use crate::worker::{Observed, Report, Summary, Verdict, env, health, invoke, judge, private, prompt, stops};
 use anyhow::Context as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -76,8 +76,16 @@ impl Attempt<'_> {
     /// One run of the worker.
     fn work(&self, round: u32, repair: Option<Repair>, outcome: &mut Outcome) -> anyhow::Result<Option<End>> {
         let step = format!("work.{round}");
+<<<<<<< HEAD
         let session = self.session(outcome)?;
         let invocation = match self.invocation(round, repair, session.as_deref())? {
+=======
+        let probed = match self.probe(round)? {
+            Ok(probed) => probed,
+            Err(end) => return Ok(Some(end)),
+        };
+        let invocation = match self.invocation(round, repair, probed)? {
+>>>>>>> h-profiles
             Ok(invocation) => invocation,
             Err(e) => {
                 let class = match &e {
@@ -139,7 +147,8 @@ impl Attempt<'_> {
             Ok(exit) => {
                 let summary = keeper::summary(&dir)?;
                 outcome.report = report(&summary, &exit);
-                outcome.version = outcome.version.take().or_else(|| summary.version.clone());
+                let known = || health::version(self.locked.spool(), &self.plan.profile);
+                outcome.version = outcome.version.take().or_else(|| summary.version.clone()).or_else(known);
                 outcome.model = summary.model.clone().or_else(|| self.plan.model.clone());
                 for (tool, reason) in &summary.denials {
                     outcome.warnings.push(format!("the worker was refused {tool}: {reason}"));
@@ -203,11 +212,15 @@ impl Attempt<'_> {
             _ => (None, None),
         };
         let observed = Observed { exit_code, signal, stderr_tail: &exit.stderr_tail, facts: summary };
-        let Verdict::Failed { mut class, message, until } = judge(&self.plan.profile.output, &observed)
+        let Verdict::Failed { mut class, mut message, mut until } =
+            judge(&self.plan.profile.output, &observed)
         else {
             return None;
         };
-        if let Some(known) = exit_code.and_then(|c| self.plan.profile.exit_codes.get(&c.to_string())) {
+        let profile = &self.plan.profile;
+        if let Some(known) = stops::meaning(profile, &exit.stderr_tail, &exit.stdout_tail) {
+            (class, message, until) = (known.class, known.line, known.until.or(until));
+        } else if let Some(known) = exit_code.and_then(|c| profile.exit_codes.get(&c.to_string())) {
             class = *known;
         }
         let words = if message.is_empty() { tail(exit).unwrap_or_default() } else { message };
@@ -222,6 +235,7 @@ impl Attempt<'_> {
         Some(end)
     }
 
+<<<<<<< HEAD
     /// The session to continue: of the round before, or of the attempt that this one goes on with.
     fn session(&self, outcome: &Outcome) -> anyhow::Result<Option<String>> {
         if self.plan.profile.resume.is_empty() {
@@ -247,13 +261,45 @@ impl Attempt<'_> {
             _ => Some(self.dir.step(&format!("work.{}", round - 1))),
         };
         Ok(step.map(|step| keeper::summary(&step)).transpose()?.map(|s| s.session_usage))
+=======
+    /// Runs the profile's probe, where it has one, and returns what it printed.
+    fn probe(&self, round: u32) -> anyhow::Result<Result<Option<String>, End>> {
+        const TIME: Duration = Duration::from_secs(120);
+        let profile = &self.plan.profile;
+        let Some(command) = &profile.probe else { return Ok(Ok(None)) };
+        let step = format!("probe.{round}");
+        let values = self.values(&step, PathBuf::new(), String::new());
+        // Where the worker itself cannot be started either, that says why.
+        let Ok(made) = invoke::invocation(profile, &values) else { return Ok(Ok(None)) };
+        let mut plan = self.command_plan(&step, command, TIME)?;
+        plan.env.extend(made.env);
+        plan.env.extend(private::variables(profile, &values));
+        plan.pass_env.extend(made.pass_env);
+        if !self.dir.step(&step).exists() {
+            private::prepare(profile, &values).context("cannot make the worker's own folders and files")?;
+        }
+        let exit = match self.carry_step(&step, &plan, Phase::Working)? {
+            Ok(exit) => exit,
+            Err(end) => return Ok(Err(end)),
+        };
+        if let Some(ended) = super::steps::failed(&exit) {
+            let said = tail(&exit).map(|t| format!(": {}", t.trim())).unwrap_or_default();
+            let message = format!("the worker's probe failed ({ended}){said}");
+            return Ok(Err(End::failed(Class::WorkerFailed, Phase::Working, message)));
+        }
+        Ok(Ok(Some(exit.stdout_tail.trim().to_owned())))
+>>>>>>> h-profiles
     }
 
     fn invocation(
         &self,
         round: u32,
         repair: Option<Repair>,
+<<<<<<< HEAD
         session: Option<&str>,
+=======
+        probed: Option<String>,
+>>>>>>> h-profiles
     ) -> anyhow::Result<Result<invoke::Invocation, InvokeError>> {
         let step = format!("work.{round}");
         let file =
@@ -270,7 +316,11 @@ impl Attempt<'_> {
             }
         };
         let profile = &self.plan.profile;
+<<<<<<< HEAD
         let values = self.values(&step, file, text, session);
+=======
+        let values = invoke::Values { probe: probed, ..self.values(&step, file, text) };
+>>>>>>> h-profiles
         let mut made = match invoke::invocation(profile, &values) {
             Ok(made) => made,
             Err(e) => return Ok(Err(e)),

@@ -17,6 +17,7 @@ pub mod private;
 pub mod prompt;
 mod registry;
 mod route;
+pub mod stops;
 
 mod aider;
 mod claude;
@@ -33,7 +34,7 @@ mod summary;
 mod text;
 
 pub use judge::{Observed, Verdict, judge};
-pub use registry::{Origin, ProfileError, Workers, all, check, executable, link, profile, unlink};
+pub use registry::{Origin, ProfileError, Workers, all, check, executable, link, origin, profile, unlink};
 pub use report::Report;
 pub use route::{accepts, route};
 pub use summary::Summary;

@@ -86,28 +86,31 @@ pub type Workers = BTreeMap<WorkerName, (Origin, Result<Profile, String>)>;
 
 /// All workers by name. A linked one that cannot be read is an error only when it is asked for.
 pub fn all(spool: &Spool) -> Result<Workers, SpoolError> {
-    let mut origins: BTreeMap<WorkerName, Origin> =
-        BUILT_IN.iter().filter_map(|(name, _)| Some((name.parse().ok()?, Origin::BuiltIn))).collect();
+    let mut names_of_all: Vec<WorkerName> =
+        BUILT_IN.iter().filter_map(|(name, _)| name.parse().ok()).collect();
     let dir = spool.workers();
-    for file in names(&dir).map_err(|e| SpoolError::io("read", &dir, e))? {
-        let Some(name) =
-            file.to_str().and_then(|f| f.strip_suffix(".json")).and_then(|n| n.parse::<WorkerName>().ok())
-        else {
-            continue;
-        };
-        let origin = if built_in(&name).is_some() { Origin::Override } else { Origin::Linked };
-        origins.insert(name, origin);
-    }
+    let files = names(&dir).map_err(|e| SpoolError::io("read", &dir, e))?;
+    names_of_all.extend(files.iter().filter_map(|f| f.to_str()?.strip_suffix(".json")?.parse().ok()));
     let mut found = BTreeMap::new();
-    for (name, origin) in origins {
+    for name in names_of_all {
         let profile = match profile(spool, &name) {
             Ok(Some(profile)) => Ok(profile),
             Ok(None) => continue,
             Err(e) => Err(e.to_string()),
         };
+        let origin = origin(spool, &name);
         found.insert(name, (origin, profile));
     }
     Ok(found)
+}
+
+/// Where the profile of a worker comes from.
+pub fn origin(spool: &Spool, name: &WorkerName) -> Origin {
+    match (spool.worker(name).is_file(), built_in(name).is_some()) {
+        (true, true) => Origin::Override,
+        (true, false) => Origin::Linked,
+        (false, _) => Origin::BuiltIn,
+    }
 }
 
 /// One worker's profile by its name or alias, with all that it takes from the one it extends, if there is
