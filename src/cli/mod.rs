@@ -8,12 +8,9 @@ mod diff;
 mod exit;
 mod list;
 mod logs;
-<<<<<<< HEAD
 mod mcp;
 pub mod reference;
-=======
 mod models;
->>>>>>> h-profiles
 mod review;
 mod run;
 mod schema;
@@ -71,12 +68,9 @@ enum Verb {
     Reject(review::RejectArgs),
     Revise(review::ReviseArgs),
     Workers(workers::Args),
-<<<<<<< HEAD
     Audit(audit::Args),
     Check(check::Args),
-=======
     Models(models::Args),
->>>>>>> h-profiles
     Tick(run::TickArgs),
     Run(run::RunArgs),
     Mcp(mcp::Args),
@@ -131,12 +125,9 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Reject(args) => review::reject(&house, &args),
         Verb::Revise(args) => review::revise(&house, &args),
         Verb::Workers(args) => workers::run(&house, &args),
-<<<<<<< HEAD
         Verb::Audit(args) => audit::run(&house, &args),
         Verb::Check(args) => check::run(&house, &args),
-=======
         Verb::Models(args) => models::run(&house, &args),
->>>>>>> h-profiles
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
         Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) => Ok(0),
