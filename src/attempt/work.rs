@@ -8,10 +8,11 @@ use crate::durable;
 use crate::gate::{self, Gate};
 use crate::keeper::{self, Budget, Cause, DeadlineKind, Ended, StepExit};
 use crate::model::profile::Template;
-use crate::model::{Class, ErrorClass, Phase, State, TaskId, Verification};
-use crate::spool::Spool;
+use crate::model::{Class, ErrorClass, Phase, ReviewFile, State, TaskId, Verification};
+use crate::spool::{AttemptDir, Spool};
+use crate::worker::invoke::InvokeError;
 use crate::worker::prompt::{Failure, NeedResult, PromptInput, Repair};
-use crate::worker::{Observed, Report, Summary, Verdict, invoke, judge, prompt};
+use crate::worker::{Observed, Report, Summary, Verdict, env, invoke, judge, private, prompt};
 use anyhow::Context as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -50,12 +51,12 @@ impl Attempt<'_> {
                     } else {
                         String::new()
                     };
-                    let end = End::failed(
-                        Class::GateFailed,
-                        Phase::Verifying,
-                        format!("verification failed: {first}{more}"),
-                    );
-                    return Ok(Some(end));
+                    let (class, place) = match gate.only_in_place {
+                        true => (Class::GateEnv, " in a clean tree, though it passes in the workspace"),
+                        false => (Class::GateFailed, ""),
+                    };
+                    let message = format!("verification failed{place}: {first}{more}");
+                    return Ok(Some(End::failed(class, Phase::Verifying, message)));
                 }
                 _ => return Ok(None),
             }
@@ -75,9 +76,17 @@ impl Attempt<'_> {
     /// One run of the worker.
     fn work(&self, round: u32, repair: Option<Repair>, outcome: &mut Outcome) -> anyhow::Result<Option<End>> {
         let step = format!("work.{round}");
-        let invocation = match self.invocation(round, repair) {
+        let session = self.session(outcome)?;
+        let invocation = match self.invocation(round, repair, session.as_deref())? {
             Ok(invocation) => invocation,
-            Err(e) => return Ok(Some(End::failed(Class::Internal, Phase::Working, format!("{e:#}")))),
+            Err(e) => {
+                let class = match &e {
+                    InvokeError::NoVariable(_) => Class::Auth,
+                    InvokeError::TooLong(_) => Class::WorkerFailed,
+                    InvokeError::Own(_) => Class::Internal,
+                };
+                return Ok(Some(End::failed(class, Phase::Working, e.to_string())));
+            }
         };
         outcome.restrictions = self.restrictions(&invocation.enforced);
         if !self.dir.step(&step).exists() {
@@ -93,12 +102,16 @@ impl Attempt<'_> {
                 "the time for all attempts is over",
             )));
         };
-        let mut plan = self.step_plan(&step, invocation.argv)?;
+        let mut plan = self.step_plan(&self.plan.workspace, &step, invocation.argv)?;
         plan.stdin = invocation.stdin;
         plan.env.extend(invocation.env);
-        plan.mask_env.extend(invocation.pass_env.iter().cloned());
+        let secret = invocation.pass_env.iter().map(|entry| env::renamed(entry).0);
+        plan.mask_env.extend(secret.filter(|name| !env::is_plain(name)).map(str::to_owned));
         plan.pass_env.extend(invocation.pass_env);
         plan.parser = self.plan.profile.output.clone();
+        if session.is_some() {
+            plan.usage_before = self.session_usage(round)?;
+        }
         let spec = &self.task.spec;
         plan.deadlines.total_ms = Some(millis(total).max(1));
         plan.deadlines.silence_ms =
@@ -113,7 +126,7 @@ impl Attempt<'_> {
             cost_usd: asked.cost_usd.or(most.cost_usd),
         };
         if let Some(stop) = &self.plan.profile.stop {
-            let values = self.values(PathBuf::new(), String::new());
+            let values = self.values(&step, PathBuf::new(), String::new(), None);
             plan.stop = Some(invoke::fill_all(stop, &self.plan.profile, &values)?);
         }
         let carried = self.carry_step(&step, &plan, Phase::Working)?;
@@ -209,11 +222,44 @@ impl Attempt<'_> {
         Some(end)
     }
 
-    fn invocation(&self, round: u32, repair: Option<Repair>) -> anyhow::Result<invoke::Invocation> {
+    /// The session to continue: of the round before, or of the attempt that this one goes on with.
+    fn session(&self, outcome: &Outcome) -> anyhow::Result<Option<String>> {
+        if self.plan.profile.resume.is_empty() {
+            return Ok(None);
+        }
+        if outcome.session.is_some() {
+            return Ok(outcome.session.clone());
+        }
+        let before = self.plan.continues.map(|n| self.locked.dir().attempt(n));
+        let Some(before) = before else { return Ok(None) };
+        let same: Option<super::Plan> = crate::spool::read_json(&before.file("attempt.json"))?;
+        if same.is_none_or(|p| p.profile.name != self.plan.profile.name) {
+            return Ok(None);
+        }
+        Ok(last_round(&before).map(|step| keeper::summary(&step)).transpose()?.and_then(|s| s.session))
+    }
+
+    /// What the session had used at the end of its last run.
+    fn session_usage(&self, round: u32) -> anyhow::Result<Option<crate::model::Usage>> {
+        let step = match (round, self.plan.continues) {
+            (1, Some(n)) => last_round(&self.locked.dir().attempt(n)),
+            (1, None) => None,
+            _ => Some(self.dir.step(&format!("work.{}", round - 1))),
+        };
+        Ok(step.map(|step| keeper::summary(&step)).transpose()?.map(|s| s.session_usage))
+    }
+
+    fn invocation(
+        &self,
+        round: u32,
+        repair: Option<Repair>,
+        session: Option<&str>,
+    ) -> anyhow::Result<Result<invoke::Invocation, InvokeError>> {
+        let step = format!("work.{round}");
         let file =
             self.dir.file(&if round == 1 { "prompt.md".to_owned() } else { format!("prompt.{round}.md") });
         let text = match fs::read_to_string(&file) {
-            Ok(text) if self.dir.step(&format!("work.{round}")).exists() => text,
+            Ok(text) if self.dir.step(&step).exists() => text,
             _ => {
                 let text = self.prompt(repair)?;
                 durable::replace_unsynced(&file, text.as_bytes())?;
@@ -223,25 +269,47 @@ impl Attempt<'_> {
                 text
             }
         };
-        let values = self.values(file, text);
-        invoke::invocation(&self.plan.profile, &values).context("cannot make the worker's command line")
+        let profile = &self.plan.profile;
+        let values = self.values(&step, file, text, session);
+        let mut made = match invoke::invocation(profile, &values) {
+            Ok(made) => made,
+            Err(e) => return Ok(Err(e)),
+        };
+        if !self.dir.step(&step).exists() {
+            private::prepare(profile, &values).context("cannot make the worker's own folders and files")?;
+        }
+        made.env.extend(private::variables(profile, &values));
+        Ok(Ok(made))
     }
 
-    fn values(&self, prompt_file: PathBuf, prompt: String) -> invoke::Values {
+    fn values(
+        &self,
+        step: &str,
+        prompt_file: PathBuf,
+        prompt: String,
+        session: Option<&str>,
+    ) -> invoke::Values {
         let spec = &self.task.spec;
+        let id = self.task.id.to_string();
+        let (asked, most) = (&spec.budget, &self.config.ceilings.budget);
         invoke::Values {
             prompt,
             prompt_file,
             workspace: self.plan.workspace.clone(),
             attempt_dir: self.dir.path().to_owned(),
-            task: self.task.id.to_string(),
+            private_dir: self.locked.dir().path().join("private").join(self.plan.profile.name.as_str()),
+            new_session: Some(invoke::session_name(self.locked.spool().id(), &id, self.number(), step)),
+            task: id,
             attempt: self.number(),
             model: self.plan.model.clone(),
             effort: spec.effort,
-            session: None,
+            session: session.map(str::to_owned),
             permission: Some(spec.permission()),
             no_network: spec.no_network,
             no_shell: spec.no_shell,
+            turns: asked.turns.or(most.turns),
+            cost_usd: asked.cost_usd.or(most.cost_usd),
+            probe: None,
         }
     }
 
@@ -254,6 +322,12 @@ impl Attempt<'_> {
         input.protected = self.plan.repo_config.protected.clone();
         input.needs = need_results(self.locked.spool(), &self.task.needs);
         input.repair = repair;
+        if let Some(n) = self.plan.continues {
+            let verdict = crate::spool::read_json::<ReviewFile>(&self.locked.dir().review())?;
+            input.feedback = verdict.and_then(|f| f.verdicts.into_iter().last()).and_then(|v| v.message);
+            let result = self.locked.spool().read_result(self.task.id)?.filter(|r| r.attempt == n);
+            input.previous = result.and_then(|r| r.summary);
+        }
         prompt::render(&input)
     }
 
@@ -279,6 +353,11 @@ impl Attempt<'_> {
         }
         Ok(())
     }
+}
+
+/// The folder of the last run of the worker in an attempt.
+fn last_round(attempt: &AttemptDir) -> Option<PathBuf> {
+    (1..).map(|r| attempt.step(&format!("work.{r}"))).take_while(|step| step.exists()).last()
 }
 
 /// Results of needed tasks, for the prompt.

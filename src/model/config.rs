@@ -3,7 +3,7 @@
 use super::command::Command;
 use super::id::WorkerName;
 use super::task::Budget;
-use super::words::Permission;
+use super::words::{GateKind, Permission};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,8 +21,10 @@ pub struct Config {
     pub worker_concurrency: BTreeMap<WorkerName, u32>,
     /// Seconds between passes of a loop that nothing woke.
     pub poll: u64,
-    /// The worker of tasks that name none.
+    /// The worker of tasks that name none; `auto` takes the first that is available.
     pub default_worker: Option<WorkerName>,
+    /// The model of tasks that name none, by worker.
+    pub models: BTreeMap<WorkerName, String>,
     /// Where workspaces are made. May be on another disk. Default: `worktrees/` in the spool.
     pub worktrees: Option<PathBuf>,
     /// Further inboxes.
@@ -45,6 +47,7 @@ impl Default for Config {
             worker_concurrency: BTreeMap::new(),
             poll: 5,
             default_worker: None,
+            models: BTreeMap::new(),
             worktrees: None,
             inbox: Vec::new(),
             defaults: Defaults::default(),
@@ -157,6 +160,8 @@ pub struct RepoConfig {
     pub copy: Vec<String>,
     /// Verify commands for tasks that give none.
     pub verify: Vec<Command>,
+    /// Where verify commands run for tasks that do not say.
+    pub gate: Option<GateKind>,
     /// Patterns of paths that a task may not change unless it allows them by name.
     pub protected: Vec<String>,
 }
