@@ -9,6 +9,7 @@ mod mcp;
 mod review;
 mod run;
 mod schema;
+mod setup;
 mod show;
 mod state;
 mod submit;
@@ -66,6 +67,7 @@ enum Verb {
     Tick(run::TickArgs),
     Run(run::RunArgs),
     Mcp(mcp::Args),
+    Setup(setup::Args),
     Schema(schema::Args),
 }
 
@@ -94,6 +96,9 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
     if let Verb::Mcp(args) = &cli.verb {
         return mcp::run(cli.spool, args);
     }
+    if let Verb::Setup(args) = &cli.verb {
+        return setup::run(cli.spool, args);
+    }
     let house = House::open(cli.spool)?;
     match cli.verb {
         Verb::Submit(args) => submit::run(&house, args),
@@ -115,7 +120,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Workers(args) => workers::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
-        Verb::Schema(_) | Verb::Mcp(_) => Ok(0),
+        Verb::Schema(_) | Verb::Mcp(_) | Verb::Setup(_) => Ok(0),
     }
 }
 

@@ -8,6 +8,8 @@ mod arguments;
 mod ends;
 mod extension;
 mod protocol;
+mod reference;
 mod resources;
+mod setup;
 mod tools;
 mod waiting;
