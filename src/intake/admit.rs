@@ -267,6 +267,10 @@ fn repository(spool: &Spool, config: &Config, path: &Path, kind: WorkspaceKind) 
     if !resolved.is_dir() {
         return Err(problem(format!("{} is not a folder", path.display())));
     }
+    if path.to_str().is_none() || resolved.to_str().is_none() {
+        // Records are JSON, which cannot hold it.
+        return Err(problem(format!("{} is not UTF-8", resolved.display())).hint("give it another name"));
+    }
     let inside = |a: &Path, b: &Path| a.starts_with(b);
     if inside(&resolved, spool.root()) {
         return Err(problem(format!(
