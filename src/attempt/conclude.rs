@@ -3,8 +3,9 @@
 use super::outcome::Outcome;
 use super::{Attempt, Plan};
 use crate::durable;
+use crate::gate;
 use crate::git::View;
-use crate::model::result::{AttemptSummary, WorkerUsed};
+use crate::model::result::{AttemptSummary, FileRef, WorkerUsed};
 use crate::model::{Class, EventKind, HeldReason, State, Task, TaskResult, VERSION, WorkspaceKind};
 use crate::spool::{Breaker, Found, LockedTask, bare_result, read_json, ticket_of};
 use anyhow::Context as _;
@@ -61,7 +62,7 @@ pub(super) fn conclude(
     };
     let ended = EndedFile { summary, costs_retry, next };
     durable::replace(&dir.file("ended.json"), &serde_json::to_vec_pretty(&ended)?)?;
-    locked.event(
+    locked.event_once(
         Some(n),
         EventKind::AttemptEnded {
             state: outcome.state,
@@ -72,8 +73,35 @@ pub(super) fn conclude(
     if let Some(next) = &ended.next {
         return retry(locked, found, n, next);
     }
-    let result = result(locked, &task, plan.as_ref(), n, outcome)?;
+    let receipt = match (&plan, outcome.state) {
+        (Some(plan), State::Succeeded) => Some(receipt(locked, &task, plan, &outcome)?),
+        _ => {
+            // One of an earlier attempt proves nothing about this one.
+            durable::remove_file(&locked.dir().receipt())?;
+            None
+        }
+    };
+    let result = TaskResult { receipt, ..result(locked, &task, plan.as_ref(), n, outcome)? };
     end(locked, found, result)
+}
+
+/// Proves what came out.
+fn receipt(locked: &LockedTask, task: &Task, plan: &Plan, outcome: &Outcome) -> anyhow::Result<FileRef> {
+    gate::receipt::write(
+        locked,
+        &gate::receipt::Proven {
+            attempt: &locked.dir().attempt(plan.attempt),
+            revision: (plan.revision, &plan.task_sha256),
+            repository: task.repo.as_ref().filter(|_| plan.base.is_some()).map(|r| r.path.clone()),
+            base: plan.base.as_ref().map(ToString::to_string),
+            commit: outcome.commit.as_ref().map(ToString::to_string),
+            tree: outcome.tree.as_ref().map(ToString::to_string),
+            diff: outcome.diff.as_ref(),
+            worker: (&task.worker, outcome.version.as_deref()),
+            verification: outcome.verification,
+            gate: &outcome.gate,
+        },
+    )
 }
 
 /// Finishes an end that a crash cut short after the result was written.

@@ -219,7 +219,13 @@ impl Attempt<'_> {
         let mut found = Vec::new();
         match self.task.spec.permission() {
             Permission::Full => {}
-            other => found.push(made(other.to_string(), "workspool")),
+            other => {
+                let what = other.to_string();
+                if enforced.contains(&what) {
+                    found.push(made(what.clone(), &worker));
+                }
+                found.push(made(what, "workspool"));
+            }
         }
         for (wanted, what) in
             [(self.task.spec.no_network, "no_network"), (self.task.spec.no_shell, "no_shell")]

@@ -1,11 +1,16 @@
 //! The command line: a file a verb, arguments in, text or JSON out.
 
 mod artifacts;
+mod audit;
+mod check;
+mod demo;
 mod diff;
 mod exit;
 mod list;
 mod logs;
 mod mcp;
+pub mod reference;
+mod models;
 mod review;
 mod run;
 mod schema;
@@ -64,11 +69,16 @@ enum Verb {
     Reject(review::RejectArgs),
     Revise(review::ReviseArgs),
     Workers(workers::Args),
+    Audit(audit::Args),
+    Check(check::Args),
+    Models(models::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
     Mcp(mcp::Args),
     Setup(setup::Args),
     Schema(schema::Args),
+    Demo(demo::Args),
+    Agent(crate::worker::agent::Options),
 }
 
 /// Parses the command line, carries the verb out, and says how it went.
@@ -90,17 +100,17 @@ pub fn main() -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Result<u8, Exit> {
-    if let Verb::Schema(args) = cli.verb {
-        return schema::run(&args);
-    }
-    if let Verb::Mcp(args) = &cli.verb {
-        return mcp::run(cli.spool, args);
-    }
-    if let Verb::Setup(args) = &cli.verb {
-        return setup::run(cli.spool, args);
-    }
+    // These open no spool, or open it themselves.
+    let verb = match cli.verb {
+        Verb::Schema(args) => return schema::run(&args),
+        Verb::Demo(args) => return demo::run(&args),
+        Verb::Agent(options) => return Ok(crate::worker::agent::run(&options)),
+        Verb::Mcp(args) => return mcp::run(cli.spool, &args),
+        Verb::Setup(args) => return setup::run(cli.spool, &args),
+        verb => verb,
+    };
     let house = House::open(cli.spool)?;
-    match cli.verb {
+    match verb {
         Verb::Submit(args) => submit::run(&house, args),
         Verb::List(args) => list::run(&house, &args),
         Verb::Show(args) => show::run(&house, &args),
@@ -118,9 +128,12 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Reject(args) => review::reject(&house, &args),
         Verb::Revise(args) => review::revise(&house, &args),
         Verb::Workers(args) => workers::run(&house, &args),
+        Verb::Audit(args) => audit::run(&house, &args),
+        Verb::Check(args) => check::run(&house, &args),
+        Verb::Models(args) => models::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
-        Verb::Schema(_) | Verb::Mcp(_) | Verb::Setup(_) => Ok(0),
+        Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) | Verb::Setup(_) => Ok(0),
     }
 }
 

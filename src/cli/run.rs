@@ -26,8 +26,11 @@ pub struct TickArgs {
 /// Carries `tick` out.
 pub fn tick(house: &House, args: &TickArgs) -> Result<u8, Exit> {
     let pass = runner::pass(&house.spool, &house.config);
+    if let Some(why) = &pass.blocked {
+        term::error(why);
+    }
     tell(&pass, args.quiet);
-    Ok(u8::from(!pass.faults.is_empty()))
+    Ok(u8::from(!pass.faults.is_empty() || pass.blocked.is_some()))
 }
 
 /// Work tasks off: wakes at once for new ones
@@ -68,7 +71,15 @@ pub fn run(house: &House, args: &RunArgs) -> Result<u8, Exit> {
         unless_awake: args.unless_awake,
         stop: Arc::new(AtomicBool::new(false)),
     };
-    runner::run(&house.spool, &house.config, &how, |pass| tell(pass, args.quiet))?;
+    let mut blocked = None;
+    runner::run(&house.spool, &house.config, &how, |pass| {
+        // Said when it begins, not at every pass.
+        if let Some(why) = pass.blocked.as_ref().filter(|_| blocked.is_none() && !args.drain) {
+            term::error(why);
+        }
+        blocked.clone_from(&pass.blocked);
+        tell(pass, args.quiet);
+    })?;
     Ok(0)
 }
 

@@ -50,15 +50,18 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
         report(&done);
         children.append(&mut done.started);
         reap(&mut children);
-        if how.drain && done.admitted.waiting == 0 && nothing_left(spool)? {
+        if how.drain && done.admitted.waiting == 0 && nothing_left(spool, config)? {
             // Let go first, then look again: see `presence`.
             held = None;
-            if nothing_left(spool)? {
+            if nothing_left(spool, config)? {
                 break;
             }
         }
         if held.is_none() {
             held = presence::hold(spool, how.drain)?;
+        }
+        if let Some(why) = done.blocked.filter(|_| how.drain && children.is_empty()) {
+            anyhow::bail!(why);
         }
         watch.wait(done.due.map_or(how.poll, |due| due.min(how.poll)));
     }
@@ -71,15 +74,21 @@ pub fn reap(children: &mut Vec<Child>) {
 }
 
 /// Whether nothing is queued or running, and no attempt is about to be repeated. A task that waits for a
-/// time that somebody chose, for an answer or for a hand is not waited for.
-fn nothing_left(spool: &Spool) -> anyhow::Result<bool> {
+/// time that somebody chose, for a provider's limit, for an answer or for a hand is not waited for.
+fn nothing_left(spool: &Spool, config: &Config) -> anyhow::Result<bool> {
     use crate::model::HeldReason;
-    let busy = !parsed::<Ticket>(&spool.queue())?.is_empty()
+    let queued = parsed::<Ticket>(&spool.queue())?;
+    let busy = !(queued.is_empty() || claim::all_limited(spool, config, &queued))
         || !parsed::<Ticket>(&spool.running())?.is_empty()
-        || !names(&spool.intake())?.is_empty()
-        || !names(&spool.releases())?.is_empty()
+        || whole(&spool.intake())?
+        || whole(&spool.releases())?
         || parsed::<TimedTicket>(&spool.held(HeldReason::Time))?.iter().any(|t| t.ticket.attempt > 1);
     Ok(!busy)
+}
+
+/// Whether there is a file in a folder, besides what somebody died writing.
+fn whole(dir: &std::path::Path) -> anyhow::Result<bool> {
+    Ok(names(dir)?.iter().any(|n| !n.as_encoded_bytes().starts_with(b".")))
 }
 
 /// Calls `act` at SIGTERM, SIGINT and SIGHUP instead of dying of them.

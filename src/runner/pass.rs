@@ -18,6 +18,8 @@ pub struct Pass {
     pub admitted: Admitted,
     /// What went wrong with single files, tasks, or parts of the pass.
     pub faults: Vec<anyhow::Error>,
+    /// Why nothing is started though tasks are queued, if so.
+    pub blocked: Option<String>,
     /// When the next thing is due that no event will tell of.
     pub due: Option<Duration>,
 }
@@ -33,9 +35,10 @@ pub fn pass(spool: &Spool, config: &Config) -> Pass {
     part(&mut pass.faults, "expired tasks", || timers(spool));
     for (what, started) in [("recovery", claim::recover(spool)), ("claiming", claim::claim(spool, config))] {
         match started {
-            Ok((children, faults)) => {
-                pass.started.extend(children);
-                pass.faults.extend(faults);
+            Ok(claimed) => {
+                pass.started.extend(claimed.children);
+                pass.faults.extend(claimed.faults);
+                pass.blocked = pass.blocked.take().or(claimed.blocked);
             }
             Err(e) => pass.faults.push(e.context(what)),
         }

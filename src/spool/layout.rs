@@ -271,6 +271,11 @@ impl TaskDir {
         self.path.join("result.json")
     }
 
+    /// What proves the result.
+    pub fn receipt(&self) -> PathBuf {
+        self.path.join("receipt.json")
+    }
+
     /// Verdicts.
     pub fn review(&self) -> PathBuf {
         self.path.join("review.json")
@@ -304,6 +309,11 @@ impl TaskDir {
     /// Who waits for this task.
     pub fn dependents(&self) -> PathBuf {
         self.path.join("dependents")
+    }
+
+    /// Tasks that this task's worker submitted.
+    pub fn children(&self) -> PathBuf {
+        self.path.join("children")
     }
 
     /// The intent of an accept that is under way.

@@ -128,7 +128,7 @@ pub fn retry(house: &House, id: TaskId, worker: Option<WorkerName>) -> Result<St
         return Err(wrong(format!("task {id} was accepted: submit a new task for further work")));
     }
     let mut task = locked.task()?;
-    if task.spec.expires.is_some_and(|at| at <= chrono::Utc::now()) {
+    if task.expires_at.is_some_and(|at| at <= chrono::Utc::now()) {
         return Err(wrong(format!("task {id} has expired: submit it anew with a later time")));
     }
     if let Some(worker) = worker.filter(|w| *w != task.worker) {
@@ -138,6 +138,8 @@ pub fn retry(house: &House, id: TaskId, worker: Option<WorkerName>) -> Result<St
     }
     let attempt = locked.dir().last_attempt() + 1;
     locked.event(Some(attempt), EventKind::Retry { attempt, until: None })?;
+    // It tells the old result from one for the ticket's new name: it must not be lost without the move.
+    crate::durable::sync_file(&locked.dir().events()).context("cannot sync the history")?;
     let message = format!("to be tried again (it was {state})");
     let place = locked.write_hold(HeldReason::Hand, None, &message)?;
     let found = locked.move_ticket(found, place, ticket_of(&task, attempt))?;

@@ -255,7 +255,8 @@ fn order(name: &str) -> (u32, u32, u32, u32) {
     let mut number = || parts.next().and_then(|p| p.parse().ok()).unwrap_or(0);
     match kind {
         "setup" => (0, 0, 0, number()),
-        "work" => (1, number(), 0, 0),
+        "probe" => (1, number(), 0, 0),
+        "work" => (1, number(), 0, 1),
         "gate-setup" => (1, number(), 1, number()),
         "gate" => (1, number(), 2, number()),
         "in-place" => (1, number(), 3, number()),

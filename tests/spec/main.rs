@@ -7,8 +7,18 @@
 
 mod support;
 
+mod again;
 mod bad_input;
+mod cancel;
+mod ceilings;
+mod clean_gate;
+mod failures;
+mod gate;
 mod inbox;
 mod order;
+mod permissions;
+mod results;
 mod runners;
 mod submit;
+mod tampering;
+mod worktree;
