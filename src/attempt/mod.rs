@@ -11,6 +11,7 @@ mod outcome;
 mod plan;
 mod prepare;
 mod spawn;
+mod start;
 mod steps;
 mod verify;
 mod work;
@@ -21,7 +22,9 @@ pub use prepare::{clear_workspace, read_prepared};
 pub use spawn::{main, spawn};
 
 use crate::git::Repo;
-use crate::model::{Class, Config, EventKind, Phase, RequestKind, RequestName, Task, WorkspaceKind};
+use crate::model::{
+    Class, Config, EventKind, Phase, RequestKind, RequestName, Review, ReviewFile, Task, WorkspaceKind,
+};
 use crate::spool::{AttemptDir, EventLog, Found, LockedTask, Place, config, read_json};
 use anyhow::Context as _;
 use std::cell::RefCell;
@@ -53,7 +56,13 @@ pub fn supervise(locked: &LockedTask, found: Found, expected: Option<String>) ->
     }
     let outcome = match begin(locked, n, expected) {
         Ok(attempt) => {
-            let outcome = attempt.carry().unwrap_or_else(Outcome::fault);
+            let outcome = match attempt.carry() {
+                Ok(outcome) => outcome,
+                // Something of the attempt may still live: the ticket stays where it is, and the next pass
+                // looks again.
+                Err(e) if e.is::<steps::StillAlive>() => return Err(e),
+                Err(e) => Outcome::fault(e),
+            };
             return conclude::conclude(locked, found, Some(attempt), outcome);
         }
         Err(outcome) => *outcome,
@@ -87,7 +96,8 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
     let plan = match known {
         Some(plan) => plan,
         None => {
-            let plan = Plan::make(&spool, &config, &task, n, repo.as_ref()).map_err(|no| {
+            let before = continued(locked, n).map_err(fault)?;
+            let plan = Plan::make(&spool, &config, &task, n, repo.as_ref(), before).map_err(|no| {
                 Box::new(Outcome::failed(no.class, Phase::Preparing, format!("{:#}", no.error)))
             })?;
             let write = || -> anyhow::Result<()> {
@@ -114,6 +124,16 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
         phase: RefCell::new((Phase::Preparing, Instant::now())),
         expected,
     })
+}
+
+/// The plan of the attempt that attempt `n` goes on with: the one to which changes were requested.
+fn continued(locked: &LockedTask, n: u32) -> anyhow::Result<Option<Plan>> {
+    let file: Option<ReviewFile> = read_json(&locked.dir().review())?;
+    let Some(last) = file.and_then(|f| f.verdicts.into_iter().last()) else { return Ok(None) };
+    if last.verdict != Review::ChangesRequested || last.attempt >= n {
+        return Ok(None);
+    }
+    Ok(read_json(&locked.dir().attempt(last.attempt).file("attempt.json"))?)
 }
 
 impl Attempt<'_> {

@@ -169,9 +169,10 @@ impl Outcome {
         } else {
             Class::Internal
         };
-        Outcome::failed(class, Phase::Finishing, format!("{error:#}")).keep_all()
+        Outcome::failed(class, Phase::Finishing, format!("{error:#}"))
     }
 
+    /// Leaves everything as it is, for somebody to look at.
     pub(super) fn keep_all(self) -> Self {
         Outcome { keep: true, ..self }
     }

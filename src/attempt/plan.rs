@@ -39,6 +39,12 @@ pub struct Plan {
     pub branch: Option<String>,
     /// The commit that it starts from, for a git worktree.
     pub base: Option<Oid>,
+    /// Where the task's branch is at the start: the base, or the commit that this attempt goes on from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Oid>,
+    /// The attempt whose work this one goes on with, in the same workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<u32>,
     /// What the repository says, read from that commit.
     pub repo_config: RepoConfig,
     /// The owner's values as they were then.
@@ -58,13 +64,14 @@ pub struct NoPlan {
 }
 
 impl Plan {
-    /// Makes the plan of an attempt.
+    /// Makes the plan of an attempt. `before` is the plan of the attempt that it goes on with, if it does.
     pub fn make(
         spool: &Spool,
         config: &Config,
         task: &Task,
         attempt: u32,
         repo: Option<&Repo>,
+        before: Option<Plan>,
     ) -> Result<Self, NoPlan> {
         use crate::model::Class;
         let no = |class: Class| move |error: anyhow::Error| NoPlan { class, error };
@@ -73,7 +80,13 @@ impl Plan {
             .ok_or_else(|| no(Class::NotFound)(anyhow!("there is no worker {} any more", task.worker)))?;
         let kind = task.spec.workspace();
         let (mut base, mut branch, mut repo_config) = (None, None, RepoConfig::default());
-        if let Some(repo) = repo {
+        let mut start = None;
+        if let (Some(repo), Some(before)) = (repo, &before) {
+            (base, branch) = (before.base.clone(), before.branch.clone());
+            repo_config = before.repo_config.clone();
+            let name = format!("refs/heads/{}", crate::workspace::branch(task.id));
+            start = repo.read_ref(&name).map_err(|e| no(Class::Workspace)(e.into()))?;
+        } else if let Some(repo) = repo {
             let commit =
                 repo.resolve_base(task.spec.base.as_deref()).map_err(|e| no(Class::Workspace)(e.into()))?;
             repo_config = read_repo_config(repo, &commit).map_err(no(Class::Workspace))?;
@@ -96,7 +109,9 @@ impl Plan {
             workspace: crate::workspace::path(spool, task),
             kind,
             branch,
+            start: start.or_else(|| base.clone()),
             base,
+            continues: before.map(|b| b.attempt),
             repo_config,
             defaults: config.defaults.clone(),
         })

@@ -3,10 +3,10 @@
 use super::Attempt;
 use super::outcome::{End, Outcome};
 use crate::durable;
-use crate::git::{Guard, OnBranch, Repo, View};
+use crate::git::{Guard, Oid, OnBranch, Repo, View, Worktree};
 use crate::model::{Class, EventKind, Permission, Phase, WorkspaceKind};
 use crate::spool::{AttemptDir, Spool, TaskDir, read_json};
-use crate::workspace::{self, Manifest, Prepared, Removed, copy};
+use crate::workspace::{self, Manifest, Prepared, Removed, Wanted, copy};
 use anyhow::Context as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -74,6 +74,11 @@ impl Attempt<'_> {
                 let (Some(repo), Some(base)) = (&self.repo, &self.plan.base) else {
                     anyhow::bail!("a worktree without a repository");
                 };
+                if let Some(tree) = self.go_on(repo, base)? {
+                    prepared.copied = self.copied_before()?;
+                    prepared.tree = Some(tree);
+                    return self.ready(prepared, began);
+                }
                 match clear_workspace(spool, self.locked.dir(), repo, path)? {
                     Removed::Aside(kept, missing) => prepared.warnings.push(format!(
                         "what an earlier attempt left could not be kept whole ({}) and was put aside: {}",
@@ -85,9 +90,21 @@ impl Attempt<'_> {
                 }
                 let id = self.task.id.to_string();
                 let branch = format!("refs/heads/{}", workspace::branch(self.task.id));
-                let on = if repo.read_ref(&branch)?.is_some() { OnBranch::Reset } else { OnBranch::New };
                 let deadline = Duration::from_secs(self.plan.defaults.prepare_timeout);
-                let tree = workspace::prepare(spool, repo, path, &id, base, on, &self.dir, deadline)?;
+                let at = repo.read_ref(&branch)?;
+                // The tree of the attempt that this one goes on with is gone: its commit is not.
+                let (on, start) = match (&at, self.plan.continues) {
+                    (Some(at), Some(_)) => (OnBranch::Existing, at),
+                    (Some(_), None) => (OnBranch::Reset, base),
+                    (None, _) => (OnBranch::New, base),
+                };
+                let tree = workspace::prepare(
+                    spool,
+                    repo,
+                    &self.dir,
+                    &Wanted { path, id: &id, base, start, on },
+                    deadline,
+                )?;
                 self.copy_in(repo, &mut prepared)?;
                 prepared.warnings.extend(lacks(repo, path));
                 prepared.tree = Some(tree);
@@ -104,11 +121,33 @@ impl Attempt<'_> {
                 anyhow::bail!("{} cannot be made yet", self.plan.kind)
             }
         }
+        self.ready(prepared, began)
+    }
+
+    fn ready(&self, mut prepared: Prepared, began: Instant) -> anyhow::Result<Prepared> {
         prepared.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let file = self.dir.file("prepared.json");
         durable::replace(&file, &serde_json::to_vec_pretty(&prepared)?)
             .with_context(|| format!("cannot write {}", file.display()))?;
         Ok(prepared)
+    }
+
+    /// Takes over the tree of the attempt that this one goes on with, if it is still there and sound.
+    fn go_on(&self, repo: &Repo, base: &Oid) -> anyhow::Result<Option<Worktree>> {
+        // A failed attempt in between has left its own traces in the tree.
+        let Some(before) = self.plan.continues.filter(|n| n + 1 == self.number()) else { return Ok(None) };
+        let view = View::open(&self.locked.dir().attempt(before).view())?;
+        let tree = view.worktree().clone();
+        if tree.verify(repo).is_err() {
+            return Ok(None);
+        }
+        view.renew(&self.dir.view(), base)?;
+        Ok(Some(tree))
+    }
+
+    fn copied_before(&self) -> anyhow::Result<Vec<std::path::PathBuf>> {
+        let Some(before) = self.plan.continues else { return Ok(Vec::new()) };
+        Ok(read_prepared(&self.locked.dir().attempt(before))?.map(|p| p.copied).unwrap_or_default())
     }
 
     /// Copies ignored files that the project needs, and sees to it that they are never committed.

@@ -3,13 +3,13 @@
 use super::Attempt;
 use super::outcome::{End, Outcome};
 use crate::durable;
-use crate::keeper::{self, Carried, Cause, DeadlineKind, Ended, StepExit, StepPlan};
+use crate::keeper::{self, Carried, CarryError, Cause, DeadlineKind, Ended, StepExit, StepPlan, StepState};
 use crate::model::{Class, Command, EventKind, Phase};
-use crate::process::CensusMethod;
+use crate::process::{Census, CensusMethod, Identity, Survivor};
 use crate::redact;
 use crate::worker::env;
 use anyhow::Context as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 impl Attempt<'_> {
@@ -20,21 +20,32 @@ impl Attempt<'_> {
         command: &Command,
         total: Duration,
     ) -> anyhow::Result<StepPlan> {
-        let mut plan = self.step_plan(step, command.argv())?;
+        self.command_plan_in(&self.plan.workspace, step, command, total)
+    }
+
+    /// The plan of such a command in another tree than the workspace.
+    pub(super) fn command_plan_in(
+        &self,
+        root: &Path,
+        step: &str,
+        command: &Command,
+        total: Duration,
+    ) -> anyhow::Result<StepPlan> {
+        let mut plan = self.step_plan(root, step, command.argv())?;
         // A deadline of nothing still lets the keeper say that the time was over.
         plan.deadlines.total_ms = Some(millis(total).max(1));
         Ok(plan)
     }
 
     /// What the plans of all steps have in common.
-    pub(super) fn step_plan(&self, step: &str, argv: Vec<String>) -> anyhow::Result<StepPlan> {
+    pub(super) fn step_plan(&self, root: &Path, step: &str, argv: Vec<String>) -> anyhow::Result<StepPlan> {
         let spool = self.locked.spool();
         let id = self.task.id.to_string();
         let cancel = spool.request_path(self.cancel_request());
-        let mut cwd = self.plan.workspace.clone();
-        if let Some(subdir) = &self.task.spec.subdir {
-            cwd = self.inside(subdir)?;
-        }
+        let cwd = match &self.task.spec.subdir {
+            Some(subdir) => inside(root, subdir)?,
+            None => root.to_owned(),
+        };
         let mut plan = StepPlan::new(spool.id(), (&id, self.number(), step), argv, &cwd, &cancel);
         let tmp = spool.tmp().join(format!("{id}.{}", self.number()));
         durable::ensure_dir(&tmp)?;
@@ -45,7 +56,7 @@ impl Attempt<'_> {
             set("GIT_TERMINAL_PROMPT", "0".into()),
             set("WORKSPOOL_HOME", spool.root().to_string_lossy().into_owned()),
             set("WORKSPOOL_TASK", id),
-            set("WORKSPOOL_WORKSPACE", self.plan.workspace.to_string_lossy().into_owned()),
+            set("WORKSPOOL_WORKSPACE", root.to_string_lossy().into_owned()),
         ]);
         if std::env::var_os("LANG").is_none() && std::env::var_os("LC_ALL").is_none() {
             plan.env.extend([set("LANG", "C.UTF-8".into())]);
@@ -60,25 +71,13 @@ impl Attempt<'_> {
         if let Some(prepared) = super::read_prepared(&self.dir)? {
             let secret =
                 |path: &&PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().contains(".env"));
-            plan.mask_files =
-                prepared.copied.iter().filter(secret).map(|p| self.plan.workspace.join(p)).collect();
+            plan.mask_files = prepared.copied.iter().filter(secret).map(|p| root.join(p)).collect();
         }
         plan.grace_ms = self.plan.defaults.grace_ms;
         plan.output_cap_bytes = self.plan.defaults.output_cap;
         plan.progress = Some(self.locked.dir().progress());
         plan.resume = super::spawn::argv(spool, self.task.id, self.number(), &self.plan.task_sha256)?;
         Ok(plan)
-    }
-
-    /// A folder inside the workspace, whatever links there are.
-    fn inside(&self, subdir: &std::path::Path) -> anyhow::Result<PathBuf> {
-        let path = self.plan.workspace.join(subdir);
-        let real = path
-            .canonicalize()
-            .with_context(|| format!("there is no folder {} in the workspace", subdir.display()))?;
-        let root = self.plan.workspace.canonicalize()?;
-        anyhow::ensure!(real.starts_with(&root), "{} leads out of the workspace", subdir.display());
-        Ok(real)
     }
 
     /// Carries a step to its end. What ends the attempt whatever the step was comes back as [`End`].
@@ -91,10 +90,14 @@ impl Attempt<'_> {
         let dir = self.dir.step(step);
         let told = dir.join("told");
         let lock = self.locked.lock().path();
-        let carried = keeper::carry(&dir, plan, lock).with_context(|| format!("step {step}"))?;
+        let carried = carry_again(&dir, plan, lock).with_context(|| format!("step {step}"))?;
         let exit = match carried {
-            Carried::Ended(exit) => exit,
+            Carried::Ended(exit) => {
+                still_alive(&exit.census)?;
+                exit
+            }
             Carried::Lost(cleared) => {
+                still_alive(&cleared.census)?;
                 let message = format!(
                     "the keeper of step {step} was killed; {} of its processes were found and ended",
                     cleared.ended.len()
@@ -136,6 +139,43 @@ impl Attempt<'_> {
         let show = |s: &crate::process::Survivor| format!("{} (pid {})", s.command, s.pid);
         outcome.survivors.extend(exit.census.survivors.iter().map(show));
         outcome.left_over.extend(exit.left_over.iter().map(show));
+    }
+}
+
+/// A folder inside a tree, whatever links there are.
+fn inside(root: &Path, subdir: &Path) -> anyhow::Result<PathBuf> {
+    let real = root.join(subdir).canonicalize();
+    let real = real.with_context(|| format!("there is no folder {} in the workspace", subdir.display()))?;
+    anyhow::ensure!(
+        real.starts_with(root.canonicalize()?),
+        "{} leads out of the workspace",
+        subdir.display()
+    );
+    Ok(real)
+}
+
+/// Processes of an attempt that could not be ended: it keeps its lease (I4).
+#[derive(Debug, thiserror::Error)]
+#[error("these processes cannot be ended, so the task keeps its place: {0}")]
+pub(super) struct StillAlive(String);
+
+/// Fails if a process that a census named still lives.
+pub(super) fn still_alive(census: &Census) -> Result<(), StillAlive> {
+    let lives =
+        |s: &&Survivor| Identity::of(s.pid).is_ok_and(|now| now.is_some_and(|now| now.start == s.start));
+    let names: Vec<String> =
+        census.survivors.iter().filter(lives).map(|s| format!("{} (pid {})", s.command, s.pid)).collect();
+    if names.is_empty() { Ok(()) } else { Err(StillAlive(names.join(", "))) }
+}
+
+/// Carries a step; a keeper that died before it started anything costs nothing but another try.
+pub(super) fn carry_again(dir: &Path, plan: &StepPlan, lock: &Path) -> Result<Carried, CarryError> {
+    let mut tries = 0;
+    loop {
+        match keeper::carry(dir, plan, lock) {
+            Err(CarryError::Io(_)) if tries < 2 && keeper::state(dir)? == StepState::NotStarted => tries += 1,
+            other => return other,
+        }
     }
 }
 

@@ -1,11 +1,17 @@
-//! The gate of an attempt: verify commands in the workspace, after the worker and all its processes are gone.
+//! The gate of an attempt: verify commands in the workspace, or in a clean tree, after the worker and all
+//! its processes are gone.
 
 use super::Attempt;
 use super::changes::Work;
 use super::outcome::{End, Outcome};
+use super::steps::{carry_again, describe, failed, still_alive};
 use crate::gate::{self, Gate};
-use crate::keeper::{self, Carried};
-use crate::model::{Command, EventKind, Phase, Verification};
+use crate::git::{Identity, Oid, Repo, Scratch, View, worktree};
+use crate::keeper::Carried;
+use crate::model::{Class, Command, EventKind, GateKind, Phase, Verification};
+use crate::workspace::{self, copy, rules};
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 impl Attempt<'_> {
@@ -21,7 +27,7 @@ impl Attempt<'_> {
     pub(super) fn verify(
         &self,
         round: u32,
-        _work: &Work,
+        work: &Work,
         outcome: &mut Outcome,
     ) -> anyhow::Result<Result<Gate, End>> {
         let commands = self.verify_commands();
@@ -31,25 +37,16 @@ impl Attempt<'_> {
             }
             self.enter(Phase::Verifying)?;
         }
-        let total = self.task.spec.verify_timeout.unwrap_or(self.plan.defaults.verify_timeout);
-        let total = Duration::from_secs(total);
-        let gate = gate::run(commands, self.task.spec.verify_all, total, |k, command, left| {
-            let step = format!("gate.{round}.{}", k + 1);
-            let plan = self.command_plan(&step, command, left)?;
-            let dir = self.dir.step(&step);
-            let new = !dir.join("exit.json").exists();
-            let carried = keeper::carry(&dir, &plan, self.locked.lock().path())?;
-            if let (Carried::Ended(exit), true) = (&carried, new) {
-                self.event(EventKind::Step {
-                    step: step.clone(),
-                    ended: super::steps::describe(exit),
-                    elapsed_ms: exit.elapsed_ms,
-                    usage: exit.usage.clone(),
-                })?;
+        let kind = self.task.spec.gate.or(self.plan.repo_config.gate).unwrap_or(GateKind::InPlace);
+        let gate = match (kind, &self.repo, &work.tree) {
+            (GateKind::Clean, Some(repo), Some(tree)) if !commands.is_empty() => {
+                match self.clean_gate(round, repo, tree, work)? {
+                    Ok(gate) => gate,
+                    Err(end) => return Ok(Err(end)),
+                }
             }
-            let log = format!("attempts/{}/steps/{step}/log.jsonl", self.number());
-            anyhow::Ok((carried, log))
-        })?;
+            _ => self.gate_in(&self.plan.workspace, "gate", round)?,
+        };
         outcome.gate = gate.runs.clone();
         outcome.left_over.extend(gate.left_over.iter().cloned());
         outcome.verification = gate.verification;
@@ -63,5 +60,125 @@ impl Attempt<'_> {
             return Ok(Err(End::interrupted(Phase::Verifying, "the keeper of a verify command was killed")));
         }
         Ok(Ok(gate))
+    }
+
+    /// Runs the verify commands in a tree.
+    fn gate_in(&self, root: &Path, name: &str, round: u32) -> anyhow::Result<Gate> {
+        let total = self.task.spec.verify_timeout.unwrap_or(self.plan.defaults.verify_timeout);
+        let total = Duration::from_secs(total);
+        gate::run(self.verify_commands(), self.task.spec.verify_all, total, |k, command, left| {
+            let step = format!("{name}.{round}.{}", k + 1);
+            let plan = self.command_plan_in(root, &step, command, left)?;
+            let dir = self.dir.step(&step);
+            let new = !dir.join("exit.json").exists();
+            let carried = carry_again(&dir, &plan, self.locked.lock().path())?;
+            match &carried {
+                Carried::Ended(exit) => still_alive(&exit.census)?,
+                Carried::Lost(cleared) => still_alive(&cleared.census)?,
+            }
+            if let (Carried::Ended(exit), true) = (&carried, new) {
+                self.event(EventKind::Step {
+                    step: step.clone(),
+                    ended: describe(exit),
+                    elapsed_ms: exit.elapsed_ms,
+                    usage: exit.usage.clone(),
+                })?;
+            }
+            let log = format!("attempts/{}/steps/{step}/log.jsonl", self.number());
+            anyhow::Ok((carried, log))
+        })
+    }
+
+    /// Runs the gate in a second worktree that holds the produced tree and nothing that the worker left
+    /// beside it. Protected paths that the task was allowed to change are as in the base there.
+    fn clean_gate(
+        &self,
+        round: u32,
+        repo: &Repo,
+        tree: &Oid,
+        work: &Work,
+    ) -> anyhow::Result<Result<Gate, End>> {
+        let view = View::open(&self.dir.view())?;
+        let protected = rules::set(&self.plan.repo_config.protected)?;
+        let back: Vec<_> = work.changes.iter().filter(|c| protected.is_match(&c.path)).cloned().collect();
+        let gated = view.without(tree, &back)?;
+        let message = format!("workspool: gate of {}", self.task.id);
+        let commit =
+            view.commit(&gated, &[view.base().clone()], &message, &Identity::ours(), work.at.timestamp())?;
+        let path = self.plan.workspace.with_file_name(format!("{}.gate", self.task.id));
+        let ready = self.dir.file(&format!("gate.{round}.ready"));
+        if !ready.exists() {
+            self.make_scratch(repo, &view, &commit, &path)?;
+            crate::durable::replace_unsynced(&ready, commit.as_str().as_bytes())?;
+        }
+        let made = self.setup_scratch(&path, round)?;
+        let gate = match made {
+            Some(end) => Err(end),
+            None => {
+                let mut gate = self.gate_in(&path, "gate", round)?;
+                if gate.verification == Verification::Failed && !gate.cancelled && !gate.lost {
+                    // Is it the work, or what surrounds it?
+                    let in_place = self.gate_in(&self.plan.workspace, "in-place", round)?;
+                    gate.only_in_place = in_place.verification == Verification::Verified;
+                    gate.cancelled |= in_place.cancelled;
+                    gate.left_over.extend(in_place.left_over);
+                }
+                Ok(gate)
+            }
+        };
+        self.discard_scratch(repo, &path)?;
+        Ok(gate)
+    }
+
+    fn make_scratch(&self, repo: &Repo, view: &View, commit: &Oid, path: &Path) -> anyhow::Result<()> {
+        self.discard_scratch(repo, path)?;
+        let scratch = {
+            let _alone =
+                self.locked.spool().repo_lock(&repo.key.hash).take().context("cannot lock the repository")?;
+            Scratch::add(repo, path, commit)?
+        };
+        let deadline = Duration::from_secs(self.plan.defaults.prepare_timeout);
+        scratch.fill(view, commit, 0, deadline)?;
+        if let Some(checkout) = &repo.top {
+            let patterns: Vec<String> =
+                self.plan.repo_config.copy.iter().chain(&self.task.spec.copy).cloned().collect();
+            copy::copy(checkout, path, &patterns)?;
+        }
+        Ok(())
+    }
+
+    /// Runs the setup commands there: what the worker installed in its workspace is not in a clean tree.
+    fn setup_scratch(&self, path: &Path, round: u32) -> anyhow::Result<Option<End>> {
+        let total = Duration::from_secs(self.plan.defaults.setup_timeout);
+        for (k, command) in self.plan.repo_config.setup.iter().chain(&self.task.spec.setup).enumerate() {
+            let step = format!("gate-setup.{round}.{}", k + 1);
+            let plan = self.command_plan_in(path, &step, command, total)?;
+            match self.carry_step(&step, &plan, Phase::Verifying)? {
+                Err(end) => return Ok(Some(end)),
+                Ok(exit) => {
+                    if let Some(how) = failed(&exit) {
+                        let message = format!("setup command failed in a clean tree ({how}): {command}");
+                        return Ok(Some(End::failed(Class::GateEnv, Phase::Verifying, message)));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn discard_scratch(&self, repo: &Repo, path: &Path) -> anyhow::Result<()> {
+        if std::fs::symlink_metadata(path).is_err() {
+            return Ok(());
+        }
+        let scratch = Scratch::at(repo, path).with_context(|| format!("{} is in the way", path.display()))?;
+        let trash: PathBuf = workspace::trash(self.locked.spool());
+        let moved = {
+            let _alone = self.locked.spool().repo_lock(&repo.key.hash).take()?;
+            scratch.discard(repo, &trash)?
+        };
+        if let Some(moved) = moved {
+            worktree::delete_tree(&moved)?;
+        }
+        Ok(())
     }
 }

@@ -4,18 +4,12 @@ use super::Attempt;
 use super::changes::Work;
 use super::outcome::{End, Outcome};
 use super::steps::{describe, millis, tail};
-use crate::durable;
 use crate::gate::{self, Gate};
 use crate::keeper::{self, Budget, Cause, DeadlineKind, Ended, StepExit};
-use crate::model::profile::Template;
-use crate::model::{Class, ErrorClass, Phase, State, TaskId, Verification};
-use crate::spool::Spool;
+use crate::model::{Class, ErrorClass, Phase, State, Verification};
 use crate::worker::invoke::InvokeError;
-use crate::worker::prompt::{Failure, NeedResult, PromptInput, Repair};
-use crate::worker::{Observed, Report, Summary, Verdict, env, health, invoke, judge, private, prompt, stops};
-use anyhow::Context as _;
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use crate::worker::prompt::{Failure, Repair};
+use crate::worker::{Observed, Report, Summary, Verdict, env, health, invoke, judge, stops};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -51,12 +45,12 @@ impl Attempt<'_> {
                     } else {
                         String::new()
                     };
-                    let end = End::failed(
-                        Class::GateFailed,
-                        Phase::Verifying,
-                        format!("verification failed: {first}{more}"),
-                    );
-                    return Ok(Some(end));
+                    let (class, place) = match gate.only_in_place {
+                        true => (Class::GateEnv, " in a clean tree, though it passes in the workspace"),
+                        false => (Class::GateFailed, ""),
+                    };
+                    let message = format!("verification failed{place}: {first}{more}");
+                    return Ok(Some(End::failed(class, Phase::Verifying, message)));
                 }
                 _ => return Ok(None),
             }
@@ -76,11 +70,12 @@ impl Attempt<'_> {
     /// One run of the worker.
     fn work(&self, round: u32, repair: Option<Repair>, outcome: &mut Outcome) -> anyhow::Result<Option<End>> {
         let step = format!("work.{round}");
+        let session = self.session(outcome)?;
         let probed = match self.probe(round)? {
             Ok(probed) => probed,
             Err(end) => return Ok(Some(end)),
         };
-        let invocation = match self.invocation(round, repair, probed)? {
+        let invocation = match self.invocation(round, repair, session.as_deref(), probed)? {
             Ok(invocation) => invocation,
             Err(e) => {
                 let class = match &e {
@@ -105,13 +100,16 @@ impl Attempt<'_> {
                 "the time for all attempts is over",
             )));
         };
-        let mut plan = self.step_plan(&step, invocation.argv)?;
+        let mut plan = self.step_plan(&self.plan.workspace, &step, invocation.argv)?;
         plan.stdin = invocation.stdin;
         plan.env.extend(invocation.env);
         let secret = invocation.pass_env.iter().map(|entry| env::renamed(entry).0);
         plan.mask_env.extend(secret.filter(|name| !env::is_plain(name)).map(str::to_owned));
         plan.pass_env.extend(invocation.pass_env);
         plan.parser = self.plan.profile.output.clone();
+        if session.is_some() {
+            plan.usage_before = self.session_usage(round)?;
+        }
         let spec = &self.task.spec;
         plan.deadlines.total_ms = Some(millis(total).max(1));
         plan.deadlines.silence_ms =
@@ -227,104 +225,6 @@ impl Attempt<'_> {
         Some(end)
     }
 
-    /// Runs the profile's probe, where it has one, and returns what it printed.
-    fn probe(&self, round: u32) -> anyhow::Result<Result<Option<String>, End>> {
-        const TIME: Duration = Duration::from_secs(120);
-        let profile = &self.plan.profile;
-        let Some(command) = &profile.probe else { return Ok(Ok(None)) };
-        let step = format!("probe.{round}");
-        let values = self.values(&step, PathBuf::new(), String::new());
-        // Where the worker itself cannot be started either, that says why.
-        let Ok(made) = invoke::invocation(profile, &values) else { return Ok(Ok(None)) };
-        let mut plan = self.command_plan(&step, command, TIME)?;
-        plan.env.extend(made.env);
-        plan.env.extend(private::variables(profile, &values));
-        plan.pass_env.extend(made.pass_env);
-        if !self.dir.step(&step).exists() {
-            private::prepare(profile, &values).context("cannot make the worker's own folders and files")?;
-        }
-        let exit = match self.carry_step(&step, &plan, Phase::Working)? {
-            Ok(exit) => exit,
-            Err(end) => return Ok(Err(end)),
-        };
-        if let Some(ended) = super::steps::failed(&exit) {
-            let said = tail(&exit).map(|t| format!(": {}", t.trim())).unwrap_or_default();
-            let message = format!("the worker's probe failed ({ended}){said}");
-            return Ok(Err(End::failed(Class::WorkerFailed, Phase::Working, message)));
-        }
-        Ok(Ok(Some(exit.stdout_tail.trim().to_owned())))
-    }
-
-    fn invocation(
-        &self,
-        round: u32,
-        repair: Option<Repair>,
-        probed: Option<String>,
-    ) -> anyhow::Result<Result<invoke::Invocation, InvokeError>> {
-        let step = format!("work.{round}");
-        let file =
-            self.dir.file(&if round == 1 { "prompt.md".to_owned() } else { format!("prompt.{round}.md") });
-        let text = match fs::read_to_string(&file) {
-            Ok(text) if self.dir.step(&step).exists() => text,
-            _ => {
-                let text = self.prompt(repair)?;
-                durable::replace_unsynced(&file, text.as_bytes())?;
-                if text.starts_with("#!") {
-                    fs::set_permissions(&file, fs::Permissions::from_mode(0o700))?;
-                }
-                text
-            }
-        };
-        let profile = &self.plan.profile;
-        let values = invoke::Values { probe: probed, ..self.values(&step, file, text) };
-        let mut made = match invoke::invocation(profile, &values) {
-            Ok(made) => made,
-            Err(e) => return Ok(Err(e)),
-        };
-        if !self.dir.step(&step).exists() {
-            private::prepare(profile, &values).context("cannot make the worker's own folders and files")?;
-        }
-        made.env.extend(private::variables(profile, &values));
-        Ok(Ok(made))
-    }
-
-    fn values(&self, step: &str, prompt_file: PathBuf, prompt: String) -> invoke::Values {
-        let spec = &self.task.spec;
-        let id = self.task.id.to_string();
-        let (asked, most) = (&spec.budget, &self.config.ceilings.budget);
-        invoke::Values {
-            prompt,
-            prompt_file,
-            workspace: self.plan.workspace.clone(),
-            attempt_dir: self.dir.path().to_owned(),
-            private_dir: self.locked.dir().path().join("private").join(self.plan.profile.name.as_str()),
-            new_session: Some(invoke::session_name(self.locked.spool().id(), &id, self.number(), step)),
-            task: id,
-            attempt: self.number(),
-            model: self.plan.model.clone(),
-            effort: spec.effort,
-            session: None,
-            permission: Some(spec.permission()),
-            no_network: spec.no_network,
-            no_shell: spec.no_shell,
-            turns: asked.turns.or(most.turns),
-            cost_usd: asked.cost_usd.or(most.cost_usd),
-            probe: None,
-        }
-    }
-
-    fn prompt(&self, repair: Option<Repair>) -> anyhow::Result<String> {
-        if self.plan.profile.template == Template::Objective {
-            return Ok(self.task.spec.objective.clone());
-        }
-        let mut input = PromptInput::of(&self.task.spec);
-        input.verify = self.verify_commands().iter().map(ToString::to_string).collect();
-        input.protected = self.plan.repo_config.protected.clone();
-        input.needs = need_results(self.locked.spool(), &self.task.needs);
-        input.repair = repair;
-        prompt::render(&input)
-    }
-
     /// Time for this run of the worker: the attempt's own, within what all attempts together have.
     fn time_left(&self) -> anyhow::Result<Option<Duration>> {
         let spec = &self.task.spec;
@@ -347,20 +247,6 @@ impl Attempt<'_> {
         }
         Ok(())
     }
-}
-
-/// Results of needed tasks, for the prompt.
-fn need_results(spool: &Spool, needs: &[TaskId]) -> Vec<NeedResult> {
-    let made = needs.iter().filter_map(|id| {
-        let result = spool.read_result(*id).ok()??;
-        let task = spool.read_task(*id).ok()?;
-        Some(NeedResult {
-            id: *id,
-            title: task.spec.display_title(),
-            summary: result.summary.unwrap_or(result.message),
-        })
-    });
-    made.collect()
 }
 
 fn report(summary: &Summary, exit: &StepExit) -> Report {

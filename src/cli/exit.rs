@@ -79,7 +79,7 @@ fn of_class(class: Class) -> u8 {
 
 fn of_spool(e: &SpoolError) -> u8 {
     match e {
-        SpoolError::NoTask(_) | SpoolError::Ambiguous(..) => NOT_FOUND,
+        SpoolError::NoTask(_) | SpoolError::Ambiguous(..) | SpoolError::NotThere(_) => NOT_FOUND,
         SpoolError::WrongState(_) | SpoolError::Busy(_) => STATE,
         SpoolError::NoHome | SpoolError::Io { .. } | SpoolError::Broken(..) | SpoolError::Newer(..) => SPOOL,
     }

@@ -1,11 +1,14 @@
 //! The command line: a file a verb, arguments in, text or JSON out.
 
 mod artifacts;
+mod demo;
 mod diff;
 mod exit;
 mod list;
 mod logs;
 mod models;
+mod mcp;
+pub mod reference;
 mod review;
 mod run;
 mod schema;
@@ -66,7 +69,10 @@ enum Verb {
     Models(models::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
+    Mcp(mcp::Args),
     Schema(schema::Args),
+    Demo(demo::Args),
+    Agent(crate::worker::agent::Options),
 }
 
 /// Parses the command line, carries the verb out, and says how it went.
@@ -88,11 +94,16 @@ pub fn main() -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Result<u8, Exit> {
-    if let Verb::Schema(args) = cli.verb {
-        return schema::run(&args);
-    }
+    // These open no spool, or open it themselves.
+    let verb = match cli.verb {
+        Verb::Schema(args) => return schema::run(&args),
+        Verb::Demo(args) => return demo::run(&args),
+        Verb::Agent(options) => return Ok(crate::worker::agent::run(&options)),
+        Verb::Mcp(args) => return mcp::run(cli.spool, &args),
+        verb => verb,
+    };
     let house = House::open(cli.spool)?;
-    match cli.verb {
+    match verb {
         Verb::Submit(args) => submit::run(&house, args),
         Verb::List(args) => list::run(&house, &args),
         Verb::Show(args) => show::run(&house, &args),
@@ -113,7 +124,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Models(args) => models::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
-        Verb::Schema(_) => Ok(0),
+        Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) => Ok(0),
     }
 }
 

@@ -2,8 +2,11 @@
 
 use super::exit::Exit;
 use super::term;
+use crate::process;
 use crate::runner::{self, Loop, Pass};
 use crate::verbs::House;
+use crate::worker::env::own_executable;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -23,8 +26,11 @@ pub struct TickArgs {
 /// Carries `tick` out.
 pub fn tick(house: &House, args: &TickArgs) -> Result<u8, Exit> {
     let pass = runner::pass(&house.spool, &house.config);
+    if let Some(why) = &pass.blocked {
+        term::error(why);
+    }
     tell(&pass, args.quiet);
-    Ok(u8::from(!pass.faults.is_empty()))
+    Ok(u8::from(!pass.faults.is_empty() || pass.blocked.is_some()))
 }
 
 /// Work tasks off: wakes at once for new ones
@@ -34,7 +40,8 @@ pub fn tick(house: &House, args: &TickArgs) -> Result<u8, Exit> {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   workspool run
-  workspool run --drain")]
+  workspool run --drain
+  workspool run --drain --background")]
 pub struct RunArgs {
     /// End when nothing is left to do
     #[arg(long)]
@@ -42,6 +49,12 @@ pub struct RunArgs {
     /// Look again after this time even if nothing woke it, such as 5s [default: `poll` of the configuration]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     poll: Option<Duration>,
+    /// Go on in the background: outlives the terminal, and whoever started it
+    #[arg(long)]
+    background: bool,
+    /// Do nothing if another loop is awake
+    #[arg(long)]
+    unless_awake: bool,
     /// Say nothing unless something went wrong
     #[arg(short, long)]
     quiet: bool,
@@ -49,12 +62,45 @@ pub struct RunArgs {
 
 /// Carries `run` out.
 pub fn run(house: &House, args: &RunArgs) -> Result<u8, Exit> {
+    if args.background {
+        return background(house, args);
+    }
     let how = Loop {
         poll: args.poll.unwrap_or(Duration::from_secs(house.config.poll)),
         drain: args.drain,
+        unless_awake: args.unless_awake,
         stop: Arc::new(AtomicBool::new(false)),
     };
-    runner::run(&house.spool, &house.config, &how, |pass| tell(pass, args.quiet))?;
+    let mut blocked = None;
+    runner::run(&house.spool, &house.config, &how, |pass| {
+        // Said when it begins, not at every pass.
+        if let Some(why) = pass.blocked.as_ref().filter(|_| blocked.is_none() && !args.drain) {
+            term::error(why);
+        }
+        blocked.clone_from(&pass.blocked);
+        tell(pass, args.quiet);
+    })?;
+    Ok(0)
+}
+
+/// Starts the same loop detached, and returns.
+fn background(house: &House, args: &RunArgs) -> Result<u8, Exit> {
+    let program = own_executable()?;
+    let mut command = Command::new(program);
+    command.arg("--spool").arg(house.spool.root()).args(["run", "--quiet"]).current_dir("/");
+    if args.drain {
+        command.arg("--drain");
+    }
+    if args.unless_awake {
+        command.arg("--unless-awake");
+    }
+    if let Some(poll) = args.poll {
+        command.arg("--poll").arg(format!("{}ms", poll.as_millis()));
+    }
+    let child = process::detach(command).spawn()?;
+    if !args.quiet {
+        term::note(&format!("runs in the background as process {}", child.id()));
+    }
     Ok(0)
 }
 

@@ -5,7 +5,7 @@ use super::{term, wait};
 use crate::intake::{self, Accepted};
 use crate::model::input::{self, Submission};
 use crate::model::task::SubmittedBy;
-use crate::model::{Command, Door, Effort, Permission, TaskSpec, WorkerName, WorkspaceKind};
+use crate::model::{Command, Door, Effort, GateKind, Permission, TaskSpec, WorkerName, WorkspaceKind};
 use crate::verbs::House;
 use chrono::{DateTime, TimeDelta, Utc};
 use std::io::Read as _;
@@ -64,6 +64,9 @@ pub struct SpecArgs {
     /// Run every verify command even if one fails
     #[arg(long)]
     verify_all: bool,
+    /// Where the verify commands run: in_place, or clean (a second worktree of the produced commit)
+    #[arg(long, value_name = "GATE")]
+    gate: Option<GateKind>,
     /// How often a failed verification goes back to the worker with the evidence
     #[arg(long, value_name = "N")]
     repair: Option<u32>,
@@ -157,6 +160,7 @@ impl SpecArgs {
         set(&mut spec.effort, self.effort);
         list(&mut spec.verify, self.verify.into_iter().map(Command::Shell).collect());
         spec.verify_all |= self.verify_all;
+        set(&mut spec.gate, self.gate);
         set(&mut spec.repair, self.repair);
         set(&mut spec.title, self.title);
         set(&mut spec.context, self.context);

@@ -14,6 +14,8 @@ pub struct Gate {
     pub verification: Verification,
     /// Whether the gate was cancelled.
     pub cancelled: bool,
+    /// Whether it failed in a clean tree and passes in the workspace.
+    pub only_in_place: bool,
     /// Whether a command's keeper was lost, so that nobody knows how it ended.
     pub lost: bool,
     /// Processes that outlived a command and were ended.
@@ -34,6 +36,7 @@ pub fn run<E>(
         runs: Vec::new(),
         verification: if commands.is_empty() { Verification::Unverified } else { Verification::Verified },
         cancelled: false,
+        only_in_place: false,
         lost: false,
         left_over: Vec::new(),
     };

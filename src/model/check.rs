@@ -87,6 +87,9 @@ pub fn check(spec: &TaskSpec) -> Vec<Problem> {
             kind => invalid("workspace", format!("a {kind} needs a repository")),
         }
     }
+    if spec.gate == Some(GateKind::Clean) && spec.workspace() != WorkspaceKind::Worktree {
+        invalid("gate", "a clean tree needs a git worktree as workspace".into());
+    }
     if spec.base.is_some() && matches!(spec.workspace(), WorkspaceKind::Directory) {
         invalid("base", "a directory is worked on as it is: it has no base commit to choose".into());
     }
@@ -169,9 +172,6 @@ fn not_yet(spec: &TaskSpec) -> Vec<Problem> {
         WorkspaceKind::Copy => no("workspace", "a copy", "use worktree, or directory"),
         WorkspaceKind::Worktree | WorkspaceKind::Directory | WorkspaceKind::Temporary => {}
     }
-    if spec.gate == Some(GateKind::Clean) {
-        no("gate", "a gate in a clean worktree", "leave it out: the gate then runs in place");
-    }
     if spec.mode.is_some_and(|m| m != Mode::Code) {
         no(
             "mode",
@@ -187,9 +187,6 @@ fn not_yet(spec: &TaskSpec) -> Vec<Problem> {
     }
     if spec.cron.is_some() {
         no("cron", "a recurring task", "submit it from a timer");
-    }
-    if !spec.fallback.is_empty() {
-        no("fallback", "changing worker or model between attempts", "use retry --worker");
     }
     found
 }

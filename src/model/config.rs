@@ -3,7 +3,7 @@
 use super::command::Command;
 use super::id::WorkerName;
 use super::task::Budget;
-use super::words::Permission;
+use super::words::{GateKind, Permission};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -160,6 +160,8 @@ pub struct RepoConfig {
     pub copy: Vec<String>,
     /// Verify commands for tasks that give none.
     pub verify: Vec<Command>,
+    /// Where verify commands run for tasks that do not say.
+    pub gate: Option<GateKind>,
     /// Patterns of paths that a task may not change unless it allows them by name.
     pub protected: Vec<String>,
 }

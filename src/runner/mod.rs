@@ -3,10 +3,12 @@
 
 mod claim;
 mod pass;
+mod presence;
 mod watch;
 
 pub use claim::{Limit, standing};
 pub use pass::{Pass, pass};
+pub use presence::{Awake, Woken, awake, is_awake, restart, wake};
 pub use watch::Watch;
 
 use crate::model::{Config, Ticket, TimedTicket};
@@ -23,6 +25,8 @@ pub struct Loop {
     pub poll: Duration,
     /// End when nothing is queued, running, or waiting for something that will come by itself.
     pub drain: bool,
+    /// Do nothing if another loop is awake.
+    pub unless_awake: bool,
     /// Set to end the loop after the pass that is under way. Running tasks go on.
     pub stop: Arc<AtomicBool>,
 }
@@ -37,13 +41,27 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
         let _ = waker.send(());
     })?;
     let mut children: Vec<Child> = Vec::new();
+    let mut held = presence::hold(spool, how.drain)?;
+    if held.is_none() && how.unless_awake {
+        return Ok(());
+    }
     while !how.stop.load(Ordering::SeqCst) {
         let mut done = pass(spool, config);
         report(&done);
         children.append(&mut done.started);
         reap(&mut children);
-        if how.drain && done.admitted.waiting == 0 && nothing_left(spool)? {
-            break;
+        if how.drain && done.admitted.waiting == 0 && nothing_left(spool, config)? {
+            // Let go first, then look again: see `presence`.
+            held = None;
+            if nothing_left(spool, config)? {
+                break;
+            }
+        }
+        if held.is_none() {
+            held = presence::hold(spool, how.drain)?;
+        }
+        if let Some(why) = done.blocked.filter(|_| how.drain && children.is_empty()) {
+            anyhow::bail!(why);
         }
         watch.wait(done.due.map_or(how.poll, |due| due.min(how.poll)));
     }
@@ -56,10 +74,11 @@ pub fn reap(children: &mut Vec<Child>) {
 }
 
 /// Whether nothing is queued or running, and no attempt is about to be repeated. A task that waits for a
-/// time that somebody chose, for an answer or for a hand is not waited for.
-fn nothing_left(spool: &Spool) -> anyhow::Result<bool> {
+/// time that somebody chose, for a provider's limit, for an answer or for a hand is not waited for.
+fn nothing_left(spool: &Spool, config: &Config) -> anyhow::Result<bool> {
     use crate::model::HeldReason;
-    let busy = !parsed::<Ticket>(&spool.queue())?.is_empty()
+    let queued = parsed::<Ticket>(&spool.queue())?;
+    let busy = !(queued.is_empty() || claim::all_limited(spool, config, &queued))
         || !parsed::<Ticket>(&spool.running())?.is_empty()
         || !names(&spool.intake())?.is_empty()
         || !names(&spool.releases())?.is_empty()

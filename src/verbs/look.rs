@@ -3,7 +3,7 @@
 use super::House;
 use crate::intake;
 use crate::keeper::Progress;
-use crate::model::{Review, ReviewFile, State, Task, TaskId, TaskResult};
+use crate::model::{HeldReason, Review, ReviewFile, State, Task, TaskId, TaskResult};
 use crate::spool::{Found, Hold, Place, SpoolError, events, read_json};
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
@@ -126,7 +126,7 @@ fn entry(house: &House, found: Found) -> anyhow::Result<Entry> {
     Ok(Entry {
         id,
         state,
-        review: review(house, id, state)?,
+        review: review(house, id, state, found.ticket.attempt)?,
         title: task.spec.display_title(),
         worker: task.worker.to_string(),
         repository: task.repo.map(|r| r.path),
@@ -137,12 +137,14 @@ fn entry(house: &House, found: Found) -> anyhow::Result<Entry> {
     })
 }
 
-fn review(house: &House, id: TaskId, state: State) -> Result<Option<Review>, SpoolError> {
+fn review(house: &House, id: TaskId, state: State, attempt: u32) -> Result<Option<Review>, SpoolError> {
     if state != State::Succeeded {
         return Ok(None);
     }
     let file: Option<ReviewFile> = read_json(&house.spool.task(id).review())?;
-    Ok(Some(file.and_then(|f| f.verdicts.last().map(|v| v.verdict)).unwrap_or(Review::Unreviewed)))
+    // A verdict about an earlier attempt says nothing of this one.
+    let last = file.and_then(|f| f.verdicts.into_iter().last()).filter(|v| v.attempt == attempt);
+    Ok(Some(last.map_or(Review::Unreviewed, |v| v.verdict)))
 }
 
 /// All about one task.
@@ -157,6 +159,9 @@ pub struct Shown {
     /// Why it waits, while it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
+    /// For what it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold_reason: Option<HeldReason>,
     /// Until when.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
@@ -196,12 +201,13 @@ pub fn show(house: &House, id: TaskId) -> anyhow::Result<Shown> {
         state,
         attempt: found.ticket.attempt,
         waits: hold.as_ref().map(|h| h.message.clone()),
+        hold_reason: hold.as_ref().map(|h| h.reason),
         until: hold.and_then(|h| h.until),
         phase,
         progress: if running { read_json(&dir.progress()).ok().flatten() } else { None },
         sha256: events::hash(&task.to_bytes()),
         result: spool.read_result(id)?,
-        review: review(house, id, state)?,
+        review: review(house, id, state, found.ticket.attempt)?,
         folder: dir.path().to_owned(),
         task,
     })
@@ -251,7 +257,9 @@ fn order(name: &str) -> (u32, u32, u32, u32) {
         "setup" => (0, 0, 0, number()),
         "probe" => (1, number(), 0, 0),
         "work" => (1, number(), 0, 1),
-        "gate" => (1, number(), 1, number()),
+        "gate-setup" => (1, number(), 1, number()),
+        "gate" => (1, number(), 2, number()),
+        "in-place" => (1, number(), 3, number()),
         _ => (2, 0, 0, number()),
     }
 }

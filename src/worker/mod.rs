@@ -7,9 +7,11 @@
 //! No parser fails: lines that cannot be read are counted and skipped, events that are not known
 //! are ignored.
 
+pub mod agent;
 pub mod env;
 pub mod health;
 pub mod invoke;
+pub mod mock;
 pub mod models;
 pub mod private;
 pub mod prompt;
@@ -32,7 +34,7 @@ mod summary;
 mod text;
 
 pub use judge::{Observed, Verdict, judge};
-pub use registry::{Origin, ProfileError, Workers, all, check, executable, link, origin, profile, unlink};
+pub use registry::{Known, Origin, ProfileError, all, check, executable, link, origin, profile, unlink};
 pub use report::Report;
 pub use route::{accepts, route};
 pub use summary::Summary;

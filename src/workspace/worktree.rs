@@ -27,27 +27,41 @@ pub struct Prepared {
     pub elapsed_ms: u64,
 }
 
-/// Registers and fills a worktree at `path` on the branch of task `id`, and makes our view of it.
+/// The worktree that is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Where.
+    pub path: &'a Path,
+    /// For which task.
+    pub id: &'a str,
+    /// What its changes are told against.
+    pub base: &'a Oid,
+    /// What it is filled with: the base, or what an earlier attempt made of it.
+    pub start: &'a Oid,
+    /// What to do about the task's branch.
+    pub on: OnBranch,
+}
+
+/// Registers a worktree at `path` on the branch of task `id`, fills it with `start` (the base, or what an
+/// earlier attempt made of it), and makes our view of it, which compares with `base`.
 ///
 /// Whatever stands at `path` must be ours and empty of work: see [`clear`].
 pub fn prepare(
     spool: &Spool,
     repo: &Repo,
-    path: &Path,
-    id: &str,
-    base: &Oid,
-    on: OnBranch,
     attempt: &AttemptDir,
+    wanted: &Wanted<'_>,
     deadline: Duration,
 ) -> anyhow::Result<Worktree> {
+    let Wanted { path, id, base, start, on } = *wanted;
     let reason = format!("workspool {} {id}", spool.id());
     let tree = {
         let _alone = spool.repo_lock(&repo.key.hash).take().context("cannot lock the repository")?;
-        worktree::add(repo, path, id, base, on, &reason)?
+        worktree::add(repo, path, id, start, on, &reason)?
     };
     // One checkout at a time gains from several workers; several at once only get in each other's way.
     let alone = crate::spool::names(&spool.running()).map_or(0, |n| n.len()) <= 1;
-    tree.fill(base, if alone { 0 } else { 1 }, deadline)?;
+    tree.fill(start, if alone { 0 } else { 1 }, deadline)?;
     View::create(&attempt.view(), repo, &tree, base)?;
     Ok(tree)
 }
