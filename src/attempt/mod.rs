@@ -12,6 +12,7 @@ mod outcome;
 mod plan;
 mod prepare;
 mod spawn;
+mod start;
 mod steps;
 mod verify;
 mod work;
