@@ -26,6 +26,9 @@ pub const REFUSED: u8 = 17;
 /// The time to wait was over first.
 pub const WAIT_OVER: u8 = 9;
 
+/// Another loop works the spool.
+pub const ALREADY_RUNNING: u8 = 40;
+
 /// An error with the exit code of its class.
 #[derive(Debug)]
 pub struct Exit {
@@ -102,6 +105,9 @@ impl From<ConfigError> for Exit {
 
 impl From<anyhow::Error> for Exit {
     fn from(e: anyhow::Error) -> Self {
+        if e.chain().any(|c| c.is::<crate::care::heartbeat::AlreadyRunning>()) {
+            return Exit::new(ALREADY_RUNNING, format!("{e:#}"));
+        }
         let code = e.chain().find_map(|c| c.downcast_ref::<SpoolError>()).map_or(FAULT, of_spool);
         Exit::new(code, format!("{e:#}"))
     }

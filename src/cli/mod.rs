@@ -1,20 +1,29 @@
 //! The command line: a file a verb, arguments in, text or JSON out.
 
 mod artifacts;
+mod completions;
+mod config;
 mod diff;
+mod doctor;
 mod exit;
 mod list;
 mod logs;
+mod man;
+mod metrics;
+mod notify;
 mod review;
 mod run;
 mod schema;
+mod service;
 mod show;
 mod state;
+mod status;
 mod submit;
 mod term;
 mod wait;
 mod workers;
 
+use crate::spool::Spool;
 use crate::verbs::House;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -39,6 +48,9 @@ pub struct Cli {
     /// The spool's folder [default: ~/.workspool]
     #[arg(long, global = true, value_name = "DIR", env = "WORKSPOOL_HOME", hide_env_values = true)]
     spool: Option<PathBuf>,
+    /// Use this value of a key of the configuration (can be repeated)
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -64,7 +76,16 @@ enum Verb {
     Workers(workers::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
+    Status(status::Args),
+    Service(service::Args),
+    Doctor(doctor::Args),
+    Config(config::Args),
+    Metrics(metrics::Args),
     Schema(schema::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+    #[command(hide = true)]
+    Notify(notify::Args),
 }
 
 /// Parses the command line, carries the verb out, and says how it went.
@@ -76,7 +97,9 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if e.use_stderr() { exit::USAGE } else { 0 });
         }
     };
-    match dispatch(cli) {
+    // SAFETY: this is the first thing that we do; no thread has been started.
+    let flags = unsafe { crate::spool::config::set_flags(&cli.set) };
+    match flags.map_err(Exit::from).and_then(|()| dispatch(cli)) {
         Ok(code) => ExitCode::from(code),
         Err(exit) => {
             term::error(&exit.message);
@@ -86,8 +109,14 @@ pub fn main() -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Result<u8, Exit> {
-    if let Verb::Schema(args) = cli.verb {
-        return schema::run(&args);
+    match &cli.verb {
+        Verb::Schema(args) => return schema::run(args),
+        Verb::Completions(args) => return completions::run(args),
+        Verb::Man(args) => return man::run(args),
+        // These two are for when the configuration is wrong.
+        Verb::Config(args) => return config::run(&any_spool(cli.spool)?, args),
+        Verb::Doctor(args) => return doctor::run(&any_spool(cli.spool)?, args),
+        _ => {}
     }
     let house = House::open(cli.spool)?;
     match cli.verb {
@@ -110,8 +139,21 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Workers(args) => workers::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
-        Verb::Schema(_) => Ok(0),
+        Verb::Status(args) => status::run(&house, &args),
+        Verb::Service(args) => service::run(&house, &args),
+        Verb::Metrics(args) => metrics::run(&house, &args),
+        Verb::Notify(args) => notify::run(&house, &args),
+        Verb::Schema(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Config(_) | Verb::Doctor(_) => Ok(0),
     }
+}
+
+/// Opens a spool whose configuration may be wrong.
+fn any_spool(explicit: Option<PathBuf>) -> Result<Spool, Exit> {
+    let spool = Spool::open(&Spool::locate(explicit)?)?;
+    Ok(match crate::spool::config::load(&spool).ok().and_then(|c| c.worktrees) {
+        Some(path) => spool.with_worktrees(path),
+        None => spool,
+    })
 }
 
 /// Resolves what a user typed for a task, expanding what was just submitted first.

@@ -2,8 +2,11 @@
 
 use super::exit::Exit;
 use super::term;
+use crate::care::heartbeat;
+use crate::care::log::ServiceLog;
 use crate::runner::{self, Loop, Pass};
 use crate::verbs::House;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -18,11 +21,16 @@ pub struct TickArgs {
     /// Say nothing unless something went wrong
     #[arg(short, long)]
     quiet: bool,
+    /// Write what is said into this file, which rotates
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
 }
 
 /// Carries `tick` out.
 pub fn tick(house: &House, args: &TickArgs) -> Result<u8, Exit> {
+    let _log = log(house, args.log.as_deref())?;
     let pass = runner::pass(&house.spool, &house.config);
+    heartbeat::ticked(&house.spool);
     tell(&pass, args.quiet);
     Ok(u8::from(!pass.faults.is_empty()))
 }
@@ -34,7 +42,8 @@ pub fn tick(house: &House, args: &TickArgs) -> Result<u8, Exit> {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   workspool run
-  workspool run --drain")]
+  workspool run --drain
+  workspool run --restart")]
 pub struct RunArgs {
     /// End when nothing is left to do
     #[arg(long)]
@@ -42,20 +51,50 @@ pub struct RunArgs {
     /// Look again after this time even if nothing woke it, such as 5s [default: `poll` of the configuration]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     poll: Option<Duration>,
+    /// Take the place of the loop that works this spool; tasks go on
+    #[arg(long, conflicts_with = "drain")]
+    restart: bool,
+    /// Go quietly if a loop works this spool
+    #[arg(long, conflicts_with_all = ["drain", "restart"])]
+    if_none: bool,
     /// Say nothing unless something went wrong
     #[arg(short, long)]
     quiet: bool,
+    /// Write what is said into this file, which rotates
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
 }
 
 /// Carries `run` out.
 pub fn run(house: &House, args: &RunArgs) -> Result<u8, Exit> {
+    let log = log(house, args.log.as_deref())?;
+    if args.restart
+        && let Some(old) = heartbeat::end_loop(&house.spool)?
+        && !args.quiet
+    {
+        term::note(&format!("took the place of process {}", old.identity.pid));
+    }
     let how = Loop {
         poll: args.poll.unwrap_or(Duration::from_secs(house.config.poll)),
         drain: args.drain,
         stop: Arc::new(AtomicBool::new(false)),
     };
-    runner::run(&house.spool, &house.config, &how, |pass| tell(pass, args.quiet))?;
-    Ok(0)
+    let ran = runner::run(&house.spool, &house.config, &how, |pass| {
+        if let Some(log) = &log {
+            // A log that cannot rotate is no reason to end.
+            let _ = log.tend();
+        }
+        tell(pass, args.quiet);
+    });
+    match ran {
+        Err(e) if args.if_none && e.is::<heartbeat::AlreadyRunning>() => Ok(0),
+        other => Ok(other.map(|()| 0)?),
+    }
+}
+
+fn log(house: &House, path: Option<&Path>) -> Result<Option<ServiceLog>, Exit> {
+    let most = house.config.logs.service_bytes;
+    Ok(path.map(|path| ServiceLog::begin(path, most)).transpose()?)
 }
 
 fn tell(pass: &Pass, quiet: bool) {
@@ -76,14 +115,16 @@ fn tell(pass: &Pass, quiet: bool) {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Reads a time such as `5s`.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let expected = || format!("expected a time such as 5s or 500ms: {text:?}");
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let number: u64 = number.parse().map_err(|_| expected())?;
     let time = match unit {
         "" | "s" => Duration::from_secs(number),
         "ms" => Duration::from_millis(number),
-        "m" => Duration::from_secs(number * 60),
+        "m" => Duration::from_secs(number.saturating_mul(60)),
+        "h" => Duration::from_secs(number.saturating_mul(3600)),
         _ => return Err(expected()),
     };
     if time.is_zero() { Err(expected()) } else { Ok(time) }

@@ -6,9 +6,10 @@ mod pass;
 mod watch;
 
 pub use claim::{Limit, standing};
-pub use pass::{Pass, pass};
+pub use pass::{Pass, next_due, pass};
 pub use watch::Watch;
 
+use crate::care::heartbeat::Heartbeat;
 use crate::model::{Config, Ticket, TimedTicket};
 use crate::spool::{Spool, names, parsed};
 use std::process::Child;
@@ -28,7 +29,11 @@ pub struct Loop {
 }
 
 /// Makes passes until told to stop, or with `drain` until nothing is left to do. `report` hears of each.
+///
+/// One loop a spool: another one is refused with [`AlreadyRunning`](crate::care::heartbeat::AlreadyRunning).
+/// A drain may always run beside: it ends by itself, and any number of runners is safe.
 pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&Pass)) -> anyhow::Result<()> {
+    let mut heartbeat = if how.drain { None } else { Some(Heartbeat::take(spool, how.poll)?) };
     let watch = Watch::new(spool, config, true);
     let waker = watch.waker();
     let stop = Arc::clone(&how.stop);
@@ -39,6 +44,9 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
     let mut children: Vec<Child> = Vec::new();
     while !how.stop.load(Ordering::SeqCst) {
         let mut done = pass(spool, config);
+        if let Some(heartbeat) = &mut heartbeat {
+            heartbeat.passed();
+        }
         report(&done);
         children.append(&mut done.started);
         reap(&mut children);

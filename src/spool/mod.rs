@@ -1,10 +1,12 @@
 //! The spool: its folders, its tickets and how they move, requests, history, configuration, queries.
 
 pub mod config;
+pub mod counters;
 mod ending;
 mod error;
 pub mod events;
 mod layout;
+pub mod notices;
 mod query;
 mod requests;
 mod tickets;
@@ -12,6 +14,6 @@ mod tickets;
 pub use ending::{Needs, bare_result, waiting_message};
 pub use error::SpoolError;
 pub use events::EventLog;
-pub use layout::{AttemptDir, HOME_VARIABLE, Spool, TaskDir, names, parsed};
+pub use layout::{AttemptDir, FOLDERS, HOME_VARIABLE, Spool, TaskDir, names, parsed};
 pub use query::Tickets;
 pub use tickets::{DONE_FOLDER, Found, Hold, LockedTask, Place, done_place, read_json, ticket_of};

@@ -3,11 +3,13 @@
 
 mod change;
 mod look;
+mod status;
 mod wait;
 mod why;
 
 pub use change::{Cancelled, cancel, edit, hold, release, retry};
 pub use look::{Entry, Filter, Listing, Shown, Step, list, log_steps, show};
+pub use status::{Status, status};
 pub use wait::{Waited, wait};
 pub use why::why;
 
