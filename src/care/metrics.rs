@@ -101,8 +101,6 @@ impl Metrics {
                 out.value("workspool_tasks_ended_total", &[("state", state), ("class", class)], count);
             }
         }
-        out.family("workspool_attempts_total", "counter", "Attempts of tasks that have ended.");
-        out.value("workspool_attempts_total", &[], self.ended.attempts);
         self.phases(&mut out);
         self.used(&mut out);
         out.0

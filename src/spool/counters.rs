@@ -28,8 +28,6 @@ pub struct Counters {
     pub since: DateTime<Utc>,
     /// Ended tasks by state, then by class; the class is empty where there is none.
     pub ended: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Attempts of those tasks.
-    pub attempts: u64,
     /// Durations of the last attempts by phase.
     pub phases: BTreeMap<String, Histogram>,
     /// What was used, by worker, then by model; the model is empty where it is not known.
@@ -73,7 +71,6 @@ impl Counters {
             version: VERSION,
             since: Utc::now(),
             ended: BTreeMap::new(),
-            attempts: 0,
             phases: BTreeMap::new(),
             used: BTreeMap::new(),
         }
@@ -84,7 +81,6 @@ impl Counters {
         let class = result.class.map_or("", |c| c.as_str());
         let by_class = self.ended.entry(result.state.as_str().to_owned()).or_default();
         *by_class.entry(class.to_owned()).or_default() += 1;
-        self.attempts += u64::from(result.attempt);
         if result.attempt == 0 {
             return;
         }
@@ -168,7 +164,6 @@ mod tests {
         let counters = read(&spool);
         assert_eq!((counters.ended_as(State::Failed), counters.ended_as(State::Cancelled)), (3, 1));
         assert_eq!(counters.ended["failed"][Class::GateFailed.as_str()], 3);
-        assert_eq!(counters.attempts, 6);
         assert_eq!(counters.phases["preparing"].buckets[0], 3);
         assert_eq!(*counters.phases["working"].buckets.last().unwrap(), 3, "longer than the last bound");
         assert_eq!(counters.phases["working"].sum_ms, 60_000_000);

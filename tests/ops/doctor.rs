@@ -73,3 +73,31 @@ fn as_a_service_it_has_the_environment_of_one_and_a_task_outlives_its_tick() {
     assert!(texts.iter().any(|t| t.starts_with("git ")), "the checks ran there: {texts:#?}");
     assert_eq!(std::fs::read_dir(home.spool().join("tmp")).unwrap().count(), 0, "nothing is left");
 }
+
+#[test]
+fn as_a_systemd_service_it_is_started_by_the_manager() {
+    let home = Home::new();
+    home.program("systemctl", "exit 0");
+    // What the manager does with it, without one: the program, in the environment that was given.
+    home.recorder("systemd-run", "e=''\nwhile [ \"$1\" != -- ]; do case $1 in --setenv=HOME=*) e=${1#--setenv=} ;; esac; shift; done; shift\nexec env -i \"$e\" PATH=/usr/bin:/bin \"$@\"");
+    let said = home.run(["doctor", "--as-service", "--json"]);
+    let found = said.json();
+    let texts: Vec<&str> = found.as_array().unwrap().iter().filter_map(|f| f["what"].as_str()).collect();
+    assert!(
+        texts.iter().any(|t| t.contains("(systemd)"))
+            && texts.iter().any(|t| t.contains("outlives the tick")),
+        "{texts:#?}"
+    );
+    let calls = home.calls("systemd-run");
+    assert_eq!(calls.lines().count(), 2, "{calls}");
+    assert!(calls.contains("--user --wait --pipe --collect") && calls.contains("--setenv=PATH="), "{calls}");
+
+    home.program("systemd-run", "echo no bus >&2; exit 1");
+    let said = home.run(["doctor", "--as-service"]);
+    assert_eq!(said.code(), 1);
+    assert!(
+        said.out().contains("cannot be started") && said.out().contains("did not outlive"),
+        "{}",
+        said.out()
+    );
+}

@@ -7,6 +7,7 @@ mod docs;
 mod doctor;
 mod metrics;
 mod notify;
+mod real;
 mod runner;
 mod service;
 mod support;
