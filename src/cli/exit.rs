@@ -27,7 +27,7 @@ pub const REFUSED: u8 = 17;
 pub const WAIT_OVER: u8 = 9;
 
 /// Another loop works the spool.
-pub const ALREADY_RUNNING: u8 = 40;
+pub const ALREADY_RUNNING: u8 = 41;
 
 /// An error with the exit code of its class.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ fn a_second_loop_is_told_who_runs_and_ticks_and_drains_may_run_beside() {
     let pid = until("the loop", || loop_pid(&home));
     assert_eq!(pid, u64::from(first.0.id()));
     let said = home.run(["run"]);
-    assert_eq!(said.code(), 40, "{}", said.err());
+    assert_eq!(said.code(), 41, "{}", said.err());
     assert!(said.err().contains(&format!("process {pid}")), "{}", said.err());
     assert_eq!(home.run(["run", "--if-none"]).good(), "");
     home.run(["tick"]).good();

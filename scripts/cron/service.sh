@@ -1,0 +1,9 @@
+#!/bin/sh
+# workspool: spool of your own. See scripts/README.md.
+export HOME='/home/YOU'
+export LANG='C.UTF-8'
+export LOGNAME='YOU'
+export PATH='/home/YOU/.local/bin:/home/YOU/.cargo/bin:/usr/local/bin:/usr/bin:/bin'
+export USER='YOU'
+cd /
+exec '/home/YOU/.local/bin/workspool' '--spool' '/home/YOU/.workspool' 'tick' '--quiet' '--log' '/home/YOU/.workspool/logs/service.log'
