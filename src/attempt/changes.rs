@@ -152,6 +152,12 @@ impl Attempt<'_> {
             let link = fs::read_link(self.plan.workspace.join(&file.path)).ok();
             rules.violation(Path::new(&file.path), link.as_deref())
         });
+        let mut violations: Vec<String> =
+            broken.map(|v| format!("{}: {}", v.path.display(), v.rule)).collect();
+        if self.task.spec.permission() == Permission::ReadOnly {
+            // Nothing holds what was there before: it cannot be undone.
+            violations = files.iter().map(|f| format!("{}: the task may only read", f.path)).collect();
+        }
         let mut warnings = Vec::new();
         if now.cut || before.cut {
             warnings.push("the folder holds too many files to list them all".into());
@@ -161,7 +167,7 @@ impl Attempt<'_> {
             tree: None,
             head: None,
             branch_at: None,
-            violations: broken.map(|v| format!("{}: {}", v.path.display(), v.rule)).collect(),
+            violations,
             files,
             changes: Vec::new(),
             undone: Vec::new(),

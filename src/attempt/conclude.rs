@@ -3,10 +3,11 @@
 use super::outcome::Outcome;
 use super::{Attempt, Plan};
 use crate::durable;
+use crate::gate;
 use crate::git::View;
-use crate::model::result::{AttemptSummary, WorkerUsed};
-use crate::model::{Class, EventKind, HeldReason, State, Task, TaskResult, WorkspaceKind};
-use crate::spool::{Found, LockedTask, Place, bare_result, read_json};
+use crate::model::result::{AttemptSummary, FileRef, WorkerUsed};
+use crate::model::{Class, EventKind, HeldReason, State, Task, TaskResult, VERSION, WorkspaceKind};
+use crate::spool::{Breaker, Found, LockedTask, bare_result, read_json, ticket_of};
 use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -61,7 +62,7 @@ pub(super) fn conclude(
     };
     let ended = EndedFile { summary, costs_retry, next };
     durable::replace(&dir.file("ended.json"), &serde_json::to_vec_pretty(&ended)?)?;
-    locked.event(
+    locked.event_once(
         Some(n),
         EventKind::AttemptEnded {
             state: outcome.state,
@@ -72,8 +73,35 @@ pub(super) fn conclude(
     if let Some(next) = &ended.next {
         return retry(locked, found, n, next);
     }
-    let result = result(locked, &task, plan.as_ref(), n, outcome)?;
+    let receipt = match (&plan, outcome.state) {
+        (Some(plan), State::Succeeded) => Some(receipt(locked, &task, plan, &outcome)?),
+        _ => {
+            // One of an earlier attempt proves nothing about this one.
+            durable::remove_file(&locked.dir().receipt())?;
+            None
+        }
+    };
+    let result = TaskResult { receipt, ..result(locked, &task, plan.as_ref(), n, outcome)? };
     end(locked, found, result)
+}
+
+/// Proves what came out.
+fn receipt(locked: &LockedTask, task: &Task, plan: &Plan, outcome: &Outcome) -> anyhow::Result<FileRef> {
+    gate::receipt::write(
+        locked,
+        &gate::receipt::Proven {
+            attempt: &locked.dir().attempt(plan.attempt),
+            revision: (plan.revision, &plan.task_sha256),
+            repository: task.repo.as_ref().filter(|_| plan.base.is_some()).map(|r| r.path.clone()),
+            base: plan.base.as_ref().map(ToString::to_string),
+            commit: outcome.commit.as_ref().map(ToString::to_string),
+            tree: outcome.tree.as_ref().map(ToString::to_string),
+            diff: outcome.diff.as_ref(),
+            worker: (&task.worker, outcome.version.as_deref()),
+            verification: outcome.verification,
+            gate: &outcome.gate,
+        },
+    )
 }
 
 /// Finishes an end that a crash cut short after the result was written.
@@ -93,12 +121,42 @@ fn end(locked: &LockedTask, found: Found, result: TaskResult) -> anyhow::Result<
 }
 
 fn retry(locked: &LockedTask, found: Found, n: u32, next: &Next) -> anyhow::Result<()> {
+    let task = fallback(locked, n)?;
     locked.event(Some(n), EventKind::Retry { attempt: n + 1, until: Some(next.until) })?;
-    locked.hold(found, next.reason, Some(next.until), n + 1, &next.message)?;
+    let place = locked.write_hold(next.reason, Some(next.until), &next.message)?;
+    locked.move_ticket(found, place, ticket_of(&task, n + 1))?;
     durable::remove_file(&locked.dir().progress())?;
     remove_tmp(locked, n);
     locked.spool().ring();
     Ok(())
+}
+
+/// The task for the attempt after `n`: with the worker or model that it falls back to, if it names one.
+fn fallback(locked: &LockedTask, n: u32) -> anyhow::Result<Task> {
+    let task = locked.task()?;
+    let Some(next) = task.spec.fallback.get(n as usize - 1) else { return Ok(task) };
+    let mut spec = task.spec.clone();
+    if let Some(worker) = &next.worker {
+        spec.worker = Some(worker.clone());
+        // A model of one worker means nothing to another.
+        spec.model = None;
+    }
+    spec.model = next.model.clone().or(spec.model);
+    if spec == task.spec {
+        return Ok(task);
+    }
+    let config = crate::spool::config::load(locked.spool())?;
+    match crate::intake::revise(locked.spool(), &config, &task, spec) {
+        Ok(new) => {
+            locked.write_revision(&new)?;
+            Ok(new)
+        }
+        Err(e) => {
+            let message = format!("cannot fall back as the task says, so it stays with {}: {e}", task.worker);
+            locked.event(Some(n), EventKind::Warning { message })?;
+            Ok(task)
+        }
+    }
 }
 
 fn remove_tmp(locked: &LockedTask, n: u32) {
@@ -160,6 +218,19 @@ fn decide(
     let limit = matches!(outcome.class, Some(Class::RateLimited | Class::Quota)) && outcome.until.is_some();
     if limit && let Some(until) = outcome.until {
         let next = Next { until, reason: HeldReason::Quota, message: outcome.message.clone() };
+        locked.spool().trip(Breaker {
+            version: VERSION,
+            worker: task.worker.clone(),
+            model: outcome.model.clone().filter(|m| task.spec.model.as_ref() == Some(m)),
+            until,
+            message: outcome.message.clone(),
+        })?;
+        let other = task.spec.fallback.get(n as usize - 1).is_some_and(|f| f.worker.is_some());
+        let next = match other {
+            // Another worker need not wait for this one's provider.
+            true => Next { until: Utc::now(), reason: HeldReason::Time, ..next },
+            false => next,
+        };
         return Ok((Some(next), false));
     }
     // The default is for faults that pass by themselves; a number in the task is for all failures of a worker.
@@ -264,5 +335,3 @@ fn result(
         ..bare
     })
 }
-
-const _: fn(&Found) -> bool = |found| matches!(found.place, Place::Running);

@@ -93,7 +93,9 @@ impl Plan {
             base = Some(commit);
             branch = Some(crate::workspace::branch(task.id));
         }
-        let model = task.spec.model.clone().or_else(|| profile.default_model.clone());
+        let model = worker::models::model(config, &profile, task.spec.model.as_deref())
+            .map_err(|p| no(Class::NotFound)(anyhow!("{p}")))?
+            .map(|(model, _)| model);
         Ok(Plan {
             version: VERSION,
             task: task.id,

@@ -6,7 +6,7 @@ use crate::durable;
 use crate::git::{Guard, Oid, OnBranch, Repo, View, Worktree};
 use crate::model::{Class, EventKind, Permission, Phase, WorkspaceKind};
 use crate::spool::{AttemptDir, Spool, TaskDir, read_json};
-use crate::workspace::{self, Manifest, Prepared, Removed, copy};
+use crate::workspace::{self, Manifest, Prepared, Removed, Wanted, copy};
 use anyhow::Context as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -98,8 +98,13 @@ impl Attempt<'_> {
                     (Some(_), None) => (OnBranch::Reset, base),
                     (None, _) => (OnBranch::New, base),
                 };
-                let tree =
-                    workspace::prepare(spool, repo, path, &id, (base, start), on, &self.dir, deadline)?;
+                let tree = workspace::prepare(
+                    spool,
+                    repo,
+                    &self.dir,
+                    &Wanted { path, id: &id, base, start, on },
+                    deadline,
+                )?;
                 self.copy_in(repo, &mut prepared)?;
                 prepared.warnings.extend(lacks(repo, path));
                 prepared.tree = Some(tree);
@@ -214,7 +219,13 @@ impl Attempt<'_> {
         let mut found = Vec::new();
         match self.task.spec.permission() {
             Permission::Full => {}
-            other => found.push(made(other.to_string(), "workspool")),
+            other => {
+                let what = other.to_string();
+                if enforced.contains(&what) {
+                    found.push(made(what.clone(), &worker));
+                }
+                found.push(made(what, "workspool"));
+            }
         }
         for (wanted, what) in
             [(self.task.spec.no_network, "no_network"), (self.task.spec.no_shell, "no_shell")]

@@ -4,17 +4,12 @@ use super::Attempt;
 use super::changes::Work;
 use super::outcome::{End, Outcome};
 use super::steps::{describe, millis, tail};
-use crate::durable;
 use crate::gate::{self, Gate};
 use crate::keeper::{self, Budget, Cause, DeadlineKind, Ended, StepExit};
-use crate::model::profile::Template;
-use crate::model::{Class, ErrorClass, Phase, ReviewFile, State, TaskId, Verification};
-use crate::spool::{AttemptDir, Spool};
-use crate::worker::prompt::{Failure, NeedResult, PromptInput, Repair};
-use crate::worker::{Observed, Report, Summary, Verdict, invoke, judge, prompt};
-use anyhow::Context as _;
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use crate::model::{Class, ErrorClass, Phase, State, Verification};
+use crate::worker::invoke::InvokeError;
+use crate::worker::prompt::{Failure, Repair};
+use crate::worker::{Observed, Report, Summary, Verdict, env, health, invoke, judge, stops};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -76,9 +71,20 @@ impl Attempt<'_> {
     fn work(&self, round: u32, repair: Option<Repair>, outcome: &mut Outcome) -> anyhow::Result<Option<End>> {
         let step = format!("work.{round}");
         let session = self.session(outcome)?;
-        let invocation = match self.invocation(round, repair, session.as_deref()) {
+        let probed = match self.probe(round)? {
+            Ok(probed) => probed,
+            Err(end) => return Ok(Some(end)),
+        };
+        let invocation = match self.invocation(round, repair, session.as_deref(), probed)? {
             Ok(invocation) => invocation,
-            Err(e) => return Ok(Some(End::failed(Class::Internal, Phase::Working, format!("{e:#}")))),
+            Err(e) => {
+                let class = match &e {
+                    InvokeError::NoVariable(_) => Class::Auth,
+                    InvokeError::TooLong(_) => Class::WorkerFailed,
+                    InvokeError::Own(_) => Class::Internal,
+                };
+                return Ok(Some(End::failed(class, Phase::Working, e.to_string())));
+            }
         };
         outcome.restrictions = self.restrictions(&invocation.enforced);
         if !self.dir.step(&step).exists() {
@@ -97,7 +103,8 @@ impl Attempt<'_> {
         let mut plan = self.step_plan(&self.plan.workspace, &step, invocation.argv)?;
         plan.stdin = invocation.stdin;
         plan.env.extend(invocation.env);
-        plan.mask_env.extend(invocation.pass_env.iter().cloned());
+        let secret = invocation.pass_env.iter().map(|entry| env::renamed(entry).0);
+        plan.mask_env.extend(secret.filter(|name| !env::is_plain(name)).map(str::to_owned));
         plan.pass_env.extend(invocation.pass_env);
         plan.parser = self.plan.profile.output.clone();
         if session.is_some() {
@@ -117,7 +124,7 @@ impl Attempt<'_> {
             cost_usd: asked.cost_usd.or(most.cost_usd),
         };
         if let Some(stop) = &self.plan.profile.stop {
-            let values = self.values(PathBuf::new(), String::new(), None);
+            let values = self.values(&step, PathBuf::new(), String::new(), None);
             plan.stop = Some(invoke::fill_all(stop, &self.plan.profile, &values)?);
         }
         let carried = self.carry_step(&step, &plan, Phase::Working)?;
@@ -130,7 +137,8 @@ impl Attempt<'_> {
             Ok(exit) => {
                 let summary = keeper::summary(&dir)?;
                 outcome.report = report(&summary, &exit);
-                outcome.version = outcome.version.take().or_else(|| summary.version.clone());
+                let known = || health::version(self.locked.spool(), &self.plan.profile);
+                outcome.version = outcome.version.take().or_else(|| summary.version.clone()).or_else(known);
                 outcome.model = summary.model.clone().or_else(|| self.plan.model.clone());
                 for (tool, reason) in &summary.denials {
                     outcome.warnings.push(format!("the worker was refused {tool}: {reason}"));
@@ -194,11 +202,15 @@ impl Attempt<'_> {
             _ => (None, None),
         };
         let observed = Observed { exit_code, signal, stderr_tail: &exit.stderr_tail, facts: summary };
-        let Verdict::Failed { mut class, message, until } = judge(&self.plan.profile.output, &observed)
+        let Verdict::Failed { mut class, mut message, mut until } =
+            judge(&self.plan.profile.output, &observed)
         else {
             return None;
         };
-        if let Some(known) = exit_code.and_then(|c| self.plan.profile.exit_codes.get(&c.to_string())) {
+        let profile = &self.plan.profile;
+        if let Some(known) = stops::meaning(profile, &exit.stderr_tail, &exit.stdout_tail) {
+            (class, message, until) = (known.class, known.line, known.until.or(until));
+        } else if let Some(known) = exit_code.and_then(|c| profile.exit_codes.get(&c.to_string())) {
             class = *known;
         }
         let words = if message.is_empty() { tail(exit).unwrap_or_default() } else { message };
@@ -211,92 +223,6 @@ impl Attempt<'_> {
             (end.state, end.class, end.transient) = (State::Interrupted, None, true);
         }
         Some(end)
-    }
-
-    /// The session to continue: of the round before, or of the attempt that this one goes on with.
-    fn session(&self, outcome: &Outcome) -> anyhow::Result<Option<String>> {
-        if self.plan.profile.resume.is_empty() {
-            return Ok(None);
-        }
-        if outcome.session.is_some() {
-            return Ok(outcome.session.clone());
-        }
-        let before = self.plan.continues.map(|n| self.locked.dir().attempt(n));
-        let Some(before) = before else { return Ok(None) };
-        let same: Option<super::Plan> = crate::spool::read_json(&before.file("attempt.json"))?;
-        if same.is_none_or(|p| p.profile.name != self.plan.profile.name) {
-            return Ok(None);
-        }
-        Ok(last_round(&before).map(|step| keeper::summary(&step)).transpose()?.and_then(|s| s.session))
-    }
-
-    /// What the session had used at the end of its last run.
-    fn session_usage(&self, round: u32) -> anyhow::Result<Option<crate::model::Usage>> {
-        let step = match (round, self.plan.continues) {
-            (1, Some(n)) => last_round(&self.locked.dir().attempt(n)),
-            (1, None) => None,
-            _ => Some(self.dir.step(&format!("work.{}", round - 1))),
-        };
-        Ok(step.map(|step| keeper::summary(&step)).transpose()?.map(|s| s.session_usage))
-    }
-
-    fn invocation(
-        &self,
-        round: u32,
-        repair: Option<Repair>,
-        session: Option<&str>,
-    ) -> anyhow::Result<invoke::Invocation> {
-        let file =
-            self.dir.file(&if round == 1 { "prompt.md".to_owned() } else { format!("prompt.{round}.md") });
-        let text = match fs::read_to_string(&file) {
-            Ok(text) if self.dir.step(&format!("work.{round}")).exists() => text,
-            _ => {
-                let text = self.prompt(repair)?;
-                durable::replace_unsynced(&file, text.as_bytes())?;
-                if text.starts_with("#!") {
-                    fs::set_permissions(&file, fs::Permissions::from_mode(0o700))?;
-                }
-                text
-            }
-        };
-        let values = self.values(file, text, session);
-        invoke::invocation(&self.plan.profile, &values).context("cannot make the worker's command line")
-    }
-
-    fn values(&self, prompt_file: PathBuf, prompt: String, session: Option<&str>) -> invoke::Values {
-        let spec = &self.task.spec;
-        invoke::Values {
-            prompt,
-            prompt_file,
-            workspace: self.plan.workspace.clone(),
-            attempt_dir: self.dir.path().to_owned(),
-            task: self.task.id.to_string(),
-            attempt: self.number(),
-            model: self.plan.model.clone(),
-            effort: spec.effort,
-            session: session.map(str::to_owned),
-            permission: Some(spec.permission()),
-            no_network: spec.no_network,
-            no_shell: spec.no_shell,
-        }
-    }
-
-    fn prompt(&self, repair: Option<Repair>) -> anyhow::Result<String> {
-        if self.plan.profile.template == Template::Objective {
-            return Ok(self.task.spec.objective.clone());
-        }
-        let mut input = PromptInput::of(&self.task.spec);
-        input.verify = self.verify_commands().iter().map(ToString::to_string).collect();
-        input.protected = self.plan.repo_config.protected.clone();
-        input.needs = need_results(self.locked.spool(), &self.task.needs);
-        input.repair = repair;
-        if let Some(n) = self.plan.continues {
-            let verdict = crate::spool::read_json::<ReviewFile>(&self.locked.dir().review())?;
-            input.feedback = verdict.and_then(|f| f.verdicts.into_iter().last()).and_then(|v| v.message);
-            let result = self.locked.spool().read_result(self.task.id)?.filter(|r| r.attempt == n);
-            input.previous = result.and_then(|r| r.summary);
-        }
-        prompt::render(&input)
     }
 
     /// Time for this run of the worker: the attempt's own, within what all attempts together have.
@@ -321,25 +247,6 @@ impl Attempt<'_> {
         }
         Ok(())
     }
-}
-
-/// The folder of the last run of the worker in an attempt.
-fn last_round(attempt: &AttemptDir) -> Option<PathBuf> {
-    (1..).map(|r| attempt.step(&format!("work.{r}"))).take_while(|step| step.exists()).last()
-}
-
-/// Results of needed tasks, for the prompt.
-fn need_results(spool: &Spool, needs: &[TaskId]) -> Vec<NeedResult> {
-    let made = needs.iter().filter_map(|id| {
-        let result = spool.read_result(*id).ok()??;
-        let task = spool.read_task(*id).ok()?;
-        Some(NeedResult {
-            id: *id,
-            title: task.spec.display_title(),
-            summary: result.summary.unwrap_or(result.message),
-        })
-    });
-    made.collect()
 }
 
 fn report(summary: &Summary, exit: &StepExit) -> Report {

@@ -1,5 +1,8 @@
 //! Who works the spool: one loop at a time, known by its lock; any number of ticks beside it.
 //!
+//! (A draining loop is none of these: it ends by itself. Whether any runner at all is awake is what
+//! `locks/runner` says, see `runner::presence`.)
+//!
 //! The lock says whether a loop lives, the file beside it says who and how lately it made a pass. Neither
 //! is needed for correctness: any number of runners is safe, but two loops only look over each other's
 //! shoulder.
@@ -108,7 +111,7 @@ fn read(path: &std::path::Path) -> Option<Beat> {
 impl Heartbeat {
     /// Becomes the loop of a spool, unless there is one.
     pub fn take(spool: &Spool, poll: Duration) -> anyhow::Result<Self> {
-        let Some(lock) = spool.lock("runner").try_take()? else {
+        let Some(lock) = spool.lock("loop").try_take()? else {
             return Err(AlreadyRunning(read(&file(spool))).into());
         };
         let mut heartbeat =
@@ -157,7 +160,7 @@ pub fn last_tick(spool: &Spool) -> Option<Beat> {
 /// Says which loop works a spool.
 pub fn runner(spool: &Spool) -> io::Result<Runner> {
     let beat = read(&file(spool));
-    if spool.lock("runner").is_held()? {
+    if spool.lock("loop").is_held()? {
         // The file of one that died stays until the next one writes its own.
         let dead = |b: &Beat| matches!(b.identity.liveness(), Ok(Liveness::Dead | Liveness::OtherBoot));
         return Ok(Runner::Works(beat.filter(|b| !dead(b))));
@@ -174,7 +177,7 @@ pub fn runner(spool: &Spool) -> io::Result<Runner> {
 ///
 /// Says which one it was.
 pub fn end_loop(spool: &Spool) -> anyhow::Result<Option<Beat>> {
-    let lock = spool.lock("runner");
+    let lock = spool.lock("loop");
     if !lock.is_held()? {
         return Ok(None);
     }

@@ -1,5 +1,6 @@
-//! Looking after a spool: who works it, what is wrong with it, what it costs.
+//! Looking after a spool: who works it, whether all is true that must be, what it costs.
 
+pub mod check;
 pub mod doctor;
 pub mod heartbeat;
 pub mod log;

@@ -26,6 +26,8 @@ pub const REFUSED: u8 = 17;
 /// The time to wait was over first.
 pub const WAIT_OVER: u8 = 9;
 
+/// `check` or `audit` found a problem.
+pub const PROBLEMS: u8 = 40;
 /// Another loop works the spool.
 pub const ALREADY_RUNNING: u8 = 41;
 
@@ -82,7 +84,7 @@ fn of_class(class: Class) -> u8 {
 
 fn of_spool(e: &SpoolError) -> u8 {
     match e {
-        SpoolError::NoTask(_) | SpoolError::Ambiguous(..) => NOT_FOUND,
+        SpoolError::NoTask(_) | SpoolError::Ambiguous(..) | SpoolError::NotThere(_) => NOT_FOUND,
         SpoolError::WrongState(_) | SpoolError::Busy(_) => STATE,
         SpoolError::NoHome | SpoolError::Io { .. } | SpoolError::Broken(..) | SpoolError::Newer(..) => SPOOL,
     }

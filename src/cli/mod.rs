@@ -1,16 +1,22 @@
 //! The command line: a file a verb, arguments in, text or JSON out.
 
 mod artifacts;
+mod audit;
+mod check;
 mod completions;
 mod config;
+mod demo;
 mod diff;
 mod doctor;
 mod exit;
 mod list;
 mod logs;
 mod man;
+mod mcp;
 mod metrics;
+mod models;
 mod notify;
+pub mod reference;
 mod review;
 mod run;
 mod schema;
@@ -74,6 +80,9 @@ enum Verb {
     Reject(review::RejectArgs),
     Revise(review::ReviseArgs),
     Workers(workers::Args),
+    Audit(audit::Args),
+    Check(check::Args),
+    Models(models::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
     Status(status::Args),
@@ -81,11 +90,14 @@ enum Verb {
     Doctor(doctor::Args),
     Config(config::Args),
     Metrics(metrics::Args),
-    Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
     #[command(hide = true)]
     Notify(notify::Args),
+    Mcp(mcp::Args),
+    Schema(schema::Args),
+    Demo(demo::Args),
+    Agent(crate::worker::agent::Options),
 }
 
 /// Parses the command line, carries the verb out, and says how it went.
@@ -109,17 +121,21 @@ pub fn main() -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Result<u8, Exit> {
-    match &cli.verb {
-        Verb::Schema(args) => return schema::run(args),
-        Verb::Completions(args) => return completions::run(args),
-        Verb::Man(args) => return man::run(args),
+    // These open no spool, or open it themselves.
+    let verb = match cli.verb {
+        Verb::Schema(args) => return schema::run(&args),
+        Verb::Demo(args) => return demo::run(&args),
+        Verb::Agent(options) => return Ok(crate::worker::agent::run(&options)),
+        Verb::Mcp(args) => return mcp::run(cli.spool, &args),
+        Verb::Completions(args) => return completions::run(&args),
+        Verb::Man(args) => return man::run(&args),
         // These two are for when the configuration is wrong.
-        Verb::Config(args) => return config::run(&any_spool(cli.spool)?, args),
-        Verb::Doctor(args) => return doctor::run(&any_spool(cli.spool)?, args),
-        _ => {}
-    }
+        Verb::Config(args) => return config::run(&any_spool(cli.spool)?, &args),
+        Verb::Doctor(args) => return doctor::run(&any_spool(cli.spool)?, &args),
+        verb => verb,
+    };
     let house = House::open(cli.spool)?;
-    match cli.verb {
+    match verb {
         Verb::Submit(args) => submit::run(&house, args),
         Verb::List(args) => list::run(&house, &args),
         Verb::Show(args) => show::run(&house, &args),
@@ -137,13 +153,17 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Reject(args) => review::reject(&house, &args),
         Verb::Revise(args) => review::revise(&house, &args),
         Verb::Workers(args) => workers::run(&house, &args),
+        Verb::Audit(args) => audit::run(&house, &args),
+        Verb::Check(args) => check::run(&house, &args),
+        Verb::Models(args) => models::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
         Verb::Status(args) => status::run(&house, &args),
         Verb::Service(args) => service::run(&house, &args),
         Verb::Metrics(args) => metrics::run(&house, &args),
         Verb::Notify(args) => notify::run(&house, &args),
-        Verb::Schema(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Config(_) | Verb::Doctor(_) => Ok(0),
+        Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) => Ok(0),
+        Verb::Completions(_) | Verb::Man(_) | Verb::Config(_) | Verb::Doctor(_) => Ok(0),
     }
 }
 

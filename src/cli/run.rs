@@ -4,9 +4,12 @@ use super::exit::Exit;
 use super::term;
 use crate::care::heartbeat;
 use crate::care::log::ServiceLog;
+use crate::process;
 use crate::runner::{self, Loop, Pass};
 use crate::verbs::House;
+use crate::worker::env::own_executable;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -31,8 +34,11 @@ pub fn tick(house: &House, args: &TickArgs) -> Result<u8, Exit> {
     let _log = log(house, args.log.as_deref())?;
     let pass = runner::pass(&house.spool, &house.config);
     heartbeat::ticked(&house.spool);
+    if let Some(why) = &pass.blocked {
+        term::error(why);
+    }
     tell(&pass, args.quiet);
-    Ok(u8::from(!pass.faults.is_empty()))
+    Ok(u8::from(!pass.faults.is_empty() || pass.blocked.is_some()))
 }
 
 /// Work tasks off: wakes at once for new ones
@@ -43,6 +49,7 @@ pub fn tick(house: &House, args: &TickArgs) -> Result<u8, Exit> {
 #[command(after_help = "Examples:
   workspool run
   workspool run --drain
+  workspool run --drain --background
   workspool run --restart")]
 pub struct RunArgs {
     /// End when nothing is left to do
@@ -51,12 +58,15 @@ pub struct RunArgs {
     /// Look again after this time even if nothing woke it, such as 5s [default: `poll` of the configuration]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     poll: Option<Duration>,
+    /// Go on in the background: outlives the terminal, and whoever started it
+    #[arg(long)]
+    background: bool,
+    /// Do nothing if another loop is awake
+    #[arg(long)]
+    unless_awake: bool,
     /// Take the place of the loop that works this spool; tasks go on
     #[arg(long, conflicts_with = "drain")]
     restart: bool,
-    /// Go quietly if a loop works this spool
-    #[arg(long, conflicts_with_all = ["drain", "restart"])]
-    if_none: bool,
     /// Say nothing unless something went wrong
     #[arg(short, long)]
     quiet: bool,
@@ -67,34 +77,65 @@ pub struct RunArgs {
 
 /// Carries `run` out.
 pub fn run(house: &House, args: &RunArgs) -> Result<u8, Exit> {
-    let log = log(house, args.log.as_deref())?;
     if args.restart
         && let Some(old) = heartbeat::end_loop(&house.spool)?
         && !args.quiet
     {
         term::note(&format!("took the place of process {}", old.identity.pid));
     }
+    if args.background {
+        return background(house, args);
+    }
+    let log = log(house, args.log.as_deref())?;
     let how = Loop {
         poll: args.poll.unwrap_or(Duration::from_secs(house.config.poll)),
         drain: args.drain,
+        unless_awake: args.unless_awake,
         stop: Arc::new(AtomicBool::new(false)),
     };
-    let ran = runner::run(&house.spool, &house.config, &how, |pass| {
+    let mut blocked = None;
+    runner::run(&house.spool, &house.config, &how, |pass| {
         if let Some(log) = &log {
             // A log that cannot rotate is no reason to end.
             let _ = log.tend();
         }
+        // Said when it begins, not at every pass.
+        if let Some(why) = pass.blocked.as_ref().filter(|_| blocked.is_none() && !args.drain) {
+            term::error(why);
+        }
+        blocked.clone_from(&pass.blocked);
         tell(pass, args.quiet);
-    });
-    match ran {
-        Err(e) if args.if_none && e.is::<heartbeat::AlreadyRunning>() => Ok(0),
-        other => Ok(other.map(|()| 0)?),
-    }
+    })?;
+    Ok(0)
 }
 
 fn log(house: &House, path: Option<&Path>) -> Result<Option<ServiceLog>, Exit> {
     let most = house.config.logs.service_bytes;
     Ok(path.map(|path| ServiceLog::begin(path, most)).transpose()?)
+}
+
+/// Starts the same loop detached, and returns.
+fn background(house: &House, args: &RunArgs) -> Result<u8, Exit> {
+    let program = own_executable()?;
+    let mut command = Command::new(program);
+    command.arg("--spool").arg(house.spool.root()).args(["run", "--quiet"]).current_dir("/");
+    if args.drain {
+        command.arg("--drain");
+    }
+    if args.unless_awake {
+        command.arg("--unless-awake");
+    }
+    if let Some(poll) = args.poll {
+        command.arg("--poll").arg(format!("{}ms", poll.as_millis()));
+    }
+    if let Some(log) = &args.log {
+        command.arg("--log").arg(std::path::absolute(log)?);
+    }
+    let child = process::detach(command).spawn()?;
+    if !args.quiet {
+        term::note(&format!("runs in the background as process {}", child.id()));
+    }
+    Ok(0)
 }
 
 fn tell(pass: &Pass, quiet: bool) {

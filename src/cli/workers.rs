@@ -1,18 +1,21 @@
 //! `workspool workers`.
 
 use super::exit::{self, Exit};
+use super::models::Models;
 use super::term;
 use crate::model::profile::PromptBy;
-use crate::model::{Profile, WorkerName, input};
+use crate::model::{Permission, Profile, WorkerName, input};
 use crate::verbs::House;
-use crate::worker::{self, env};
+use crate::worker::health::{self, Health};
+use crate::worker::{self, Origin};
 use clap::Subcommand;
 use std::path::PathBuf;
 
-/// List, show, link and unlink workers
+/// List, show, check, link and unlink workers
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   workspool workers list
+  workspool workers check claude
   workspool workers link mine --command '[\"my-agent\", \"run\", \"{prompt}\"]'
   workspool workers show mine")]
 pub struct Args {
@@ -32,6 +35,16 @@ enum Verb {
     Show {
         /// The worker
         name: WorkerName,
+    },
+    /// See whether a worker can be used: installed, version, signed in
+    ///
+    /// Asks the program itself where files and variables do not say it; nothing is spent.
+    Check {
+        /// The worker
+        name: WorkerName,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Link a program as a worker
     ///
@@ -94,6 +107,7 @@ pub fn run(house: &House, args: &Args) -> Result<u8, Exit> {
     match &args.verb {
         Verb::List { json } => list(house, *json),
         Verb::Show { name } => show(house, name),
+        Verb::Check { name, json } => check(house, name, *json),
         Verb::Link(args) => link(house, args),
         Verb::Unlink { name } => unlink(house, name),
     }
@@ -103,59 +117,148 @@ pub fn run(house: &House, args: &Args) -> Result<u8, Exit> {
 struct Row {
     name: WorkerName,
     origin: &'static str,
-    installed: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    executable: Option<PathBuf>,
+    #[serde(flatten)]
+    health: Health,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    concurrency: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    models: Option<Models>,
+    can: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    install: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
 
+impl Row {
+    fn new(house: &House, origin: Origin, profile: Profile, ask: bool) -> Self {
+        let health = health::look(&house.spool, &profile, ask);
+        let models = Models::of(house, &profile);
+        let problem = models.as_ref().err().cloned().or_else(|| health::complaint(&profile, &health));
+        Row {
+            origin: origin.as_str(),
+            can: can(&profile),
+            concurrency: house.config.worker_concurrency.get(&profile.name).copied().or(profile.concurrency),
+            health,
+            models: models.ok(),
+            problem,
+            name: profile.name,
+            description: profile.description,
+            provider: profile.provider,
+            install: profile.install,
+        }
+    }
+
+    fn broken(name: WorkerName, origin: Origin, problem: String) -> Self {
+        let health = Health { installed: false, executable: None, version: None, signed_in: None };
+        Row {
+            name,
+            origin: origin.as_str(),
+            health,
+            description: None,
+            provider: None,
+            concurrency: None,
+            models: None,
+            can: Vec::new(),
+            install: None,
+            problem: Some(problem),
+        }
+    }
+}
+
+/// What a worker can do besides working.
+fn can(profile: &Profile) -> Vec<&'static str> {
+    let enforced = |p: Permission| profile.permissions.get(&p).is_some_and(|args| args.enforced);
+    [
+        (!profile.resume.is_empty(), "resume"),
+        (!profile.model.is_empty(), "model"),
+        (!profile.effort.is_empty(), "effort"),
+        (!profile.max_turns.is_empty(), "max_turns"),
+        (!profile.max_cost.is_empty(), "max_cost"),
+        (enforced(Permission::ReadOnly), "read_only"),
+        (enforced(Permission::WorkspaceWrite), "workspace_write"),
+        (profile.no_network.is_some(), "no_network"),
+        (profile.no_shell.is_some(), "no_shell"),
+    ]
+    .into_iter()
+    .filter_map(|(can, what)| can.then_some(what))
+    .collect()
+}
+
 fn list(house: &House, json: bool) -> Result<u8, Exit> {
-    let rows: Vec<Row> = worker::all(&house.spool)?
-        .into_iter()
-        .map(|(name, (origin, profile))| {
-            let origin = origin.as_str();
-            match profile {
-                Err(problem) => Row {
-                    name,
-                    origin,
-                    installed: false,
-                    executable: None,
-                    description: None,
-                    problem: Some(problem),
-                },
-                Ok(profile) => {
-                    let executable = executable(&profile);
-                    Row {
-                        name,
-                        origin,
-                        installed: executable.is_some(),
-                        executable,
-                        description: profile.description,
-                        problem: None,
-                    }
-                }
-            }
-        })
-        .collect();
+    let all = worker::all(&house.spool)?;
+    let rows: Vec<Row> = std::thread::scope(|scope| {
+        // Programs are asked for their versions at once: some take seconds to say it.
+        let asked: Vec<_> = all
+            .into_iter()
+            .map(|(name, (origin, profile))| {
+                scope.spawn(move || match profile {
+                    Ok(profile) => Row::new(house, origin, profile, false),
+                    Err(problem) => Row::broken(name, origin, problem),
+                })
+            })
+            .collect();
+        asked.into_iter().filter_map(|row| row.join().ok()).collect()
+    });
     if json {
         term::json(&rows)?;
         return Ok(0);
     }
     for row in rows {
-        let there = if row.installed { "installed" } else { "missing" };
-        let text = row.problem.or(row.description).unwrap_or_default();
-        term::line(&term::printable(&format!("{:16}  {:8}  {there:9}  {text}", row.name, row.origin)))?;
+        let there = match (row.health.installed, row.health.signed_in) {
+            (false, _) => "missing",
+            (true, Some(false)) => "signed out",
+            (true, _) => "installed",
+        };
+        let version = row.health.version.as_deref().unwrap_or("-");
+        let text = match row.problem {
+            Some(problem) if row.health.installed => problem,
+            _ => row.description.unwrap_or_default(),
+        };
+        let text = text.lines().next().unwrap_or_default();
+        term::line(&term::printable(&format!(
+            "{:16}  {:8}  {there:10}  {version:10}  {text}",
+            row.name, row.origin
+        )))?;
     }
     Ok(0)
 }
 
-/// The program that a worker starts, where it is.
-fn executable(profile: &Profile) -> Option<PathBuf> {
-    let program = profile.wrap.first().unwrap_or(&profile.command[0]);
-    if program == "{workspool}" { env::own_executable().ok() } else { env::find_executable(program) }
+fn check(house: &House, name: &WorkerName, json: bool) -> Result<u8, Exit> {
+    let profile = worker::profile(&house.spool, name).map_err(|e| Exit::new(exit::INPUT, e.to_string()))?;
+    let Some(profile) = profile else { return Err(unknown(house, name)) };
+    let origin = worker::origin(&house.spool, &profile.name);
+    let row = Row::new(house, origin, profile, true);
+    let code = if row.problem.is_some() { exit::NOT_FOUND } else { 0 };
+    if json {
+        term::json(&row)?;
+        return Ok(code);
+    }
+    let path = |path: &PathBuf| path.display().to_string();
+    let said = |label: &str, text: String| term::line(&term::printable(&format!("{label:10}  {text}")));
+    said("worker", format!("{} ({})", row.name, row.origin))?;
+    said("program", row.health.executable.as_ref().map_or_else(|| "not installed".into(), path))?;
+    said("version", row.health.version.clone().unwrap_or_else(|| "not known".into()))?;
+    said(
+        "signed in",
+        match row.health.signed_in {
+            Some(true) => "yes".into(),
+            Some(false) => "no".into(),
+            None => "not known".into(),
+        },
+    )?;
+    if let Some(models) = &row.models {
+        said("model", models.current())?;
+    }
+    said("can", if row.can.is_empty() { "-".into() } else { row.can.join(", ") })?;
+    if let Some(problem) = &row.problem {
+        term::error(problem);
+    }
+    Ok(code)
 }
 
 fn show(house: &House, name: &WorkerName) -> Result<u8, Exit> {
@@ -168,7 +271,7 @@ fn show(house: &House, name: &WorkerName) -> Result<u8, Exit> {
     }
 }
 
-fn unknown(house: &House, name: &WorkerName) -> Exit {
+pub(super) fn unknown(house: &House, name: &WorkerName) -> Exit {
     let known: Vec<String> =
         worker::all(&house.spool).map(|a| a.keys().map(ToString::to_string).collect()).unwrap_or_default();
     let hint = match input::nearest(name.as_str(), &known) {
@@ -188,7 +291,7 @@ fn link(house: &House, args: &LinkArgs) -> Result<u8, Exit> {
         }
         (None, Some(command), Some(name)) => {
             let value = serde_json::json!({ "name": name, "command": command.0 });
-            serde_json::from_value(value)?
+            serde_json::from_value::<Profile>(value)?
         }
         _ => return Err(Exit::new(exit::USAGE, "a name and --command, or --file, are needed")),
     };

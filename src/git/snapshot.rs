@@ -55,8 +55,9 @@ pub(super) struct Listing {
 
 pub(super) fn take(view: &View, git: &Git, also: Option<&Oid>) -> Result<Snapshot, GitError> {
     if let Some(also) = also {
-        // What matches keeps its stat data, so that nothing is read twice.
-        git.writes("read-tree").args(["-m", also.as_str()]).run()?;
+        // What matches keeps its stat data, so that nothing is read twice. Without -i git refuses where the
+        // worker committed a change of a file that was there before.
+        git.writes("read-tree").args(["-i", "-m", also.as_str()]).run()?;
     }
     let listing = list(git)?;
     let mut nested: Vec<PathBuf> = listing.repositories.clone();

@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::spool::{Spool, SpoolError};
 use crate::worker;
-use chrono::Utc;
+use chrono::{DateTime, TimeDelta, Utc};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -51,11 +51,14 @@ pub(super) fn records(
                     .at("idempotency_key"),
             );
         }
+        for p in family(spool, config, &spec) {
+            found(k, p);
+        }
         let worker = workers
             .entry(spec.worker.clone())
             .or_insert_with(|| worker::route(spool, config, spec.worker.as_ref()))
             .clone()
-            .and_then(|(name, rule)| worker::accepts(spool, &name, &spec).map(|()| (name, rule)));
+            .and_then(|(name, rule)| worker::accepts(spool, config, &name, &spec).map(|()| (name, rule)));
         let repo = match spec.repository.as_ref().filter(|path| path.is_absolute()) {
             None => None,
             Some(path) => {
@@ -86,6 +89,7 @@ pub(super) fn records(
                 id: first.plus(k),
                 revision: 1,
                 submitted_at: now,
+                expires_at: expires_at(&spec, config, now),
                 submitted_by: by.clone(),
                 worker,
                 routed_by,
@@ -211,6 +215,49 @@ fn circle(tasks: &[Task]) -> Option<Problem> {
             );
         }
     }
+}
+
+/// When a task can no longer be started.
+fn expires_at(spec: &TaskSpec, config: &Config, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let age = config.ceilings.queue_age.and_then(|s| TimeDelta::try_seconds(i64::try_from(s).ok()?));
+    let most = age.and_then(|age| spec.not_before.unwrap_or(now).max(now).checked_add_signed(age));
+    [spec.expires, most].into_iter().flatten().min()
+}
+
+/// Looks at the task whose worker submits this one: it must exist, and the owner limits such families.
+fn family(spool: &Spool, config: &Config, spec: &TaskSpec) -> Vec<Problem> {
+    let Some(parent) = spec.parent else { return Vec::new() };
+    let mut found = Vec::new();
+    if !spool.task(parent).record(1).is_file() {
+        found.push(Problem::new(ProblemKind::Task, format!("there is no task {parent}")).at("parent"));
+        return found;
+    }
+    let above = |message: String| {
+        Problem::new(ProblemKind::Ceiling, message)
+            .at("parent")
+            .hint("the owner's [ceilings] in config.toml decide this")
+    };
+    if let Some(most) = config.ceilings.children {
+        let there = crate::spool::names(&spool.task(parent).children()).map_or(0, |n| n.len());
+        if there >= most as usize {
+            found.push(above(format!(
+                "task {parent} has submitted {there} tasks, and the owner allows {most}"
+            )));
+        }
+    }
+    if let Some(most) = config.ceilings.depth {
+        let mut depth = 0;
+        let mut next = Some(parent);
+        // A chain longer than what is allowed need not be followed to its end.
+        while let Some(id) = next.filter(|_| depth <= most) {
+            depth += 1;
+            next = spool.read_task(id).ok().and_then(|t| t.spec.parent);
+        }
+        if depth > most {
+            found.push(above(format!("tasks may submit tasks {most} deep, and this one would be deeper")));
+        }
+    }
+    found
 }
 
 /// Looks at the repository (or folder) that a task names.

@@ -76,7 +76,11 @@ fn expand_task(spool: &Spool, task: &Task, touched: &mut BTreeSet<PathBuf>) -> a
             touched.insert(dependents);
         }
     }
-    if let Some(expires) = task.spec.expires {
+    if let Some(parent) = task.spec.parent.map(|id| spool.task(id)).filter(|dir| dir.path().is_dir()) {
+        durable::ensure_dir(&parent.children())?;
+        durable::create_new_unsynced(&parent.children().join(task.id.to_string()), b"")?;
+    }
+    if let Some(expires) = task.expires_at {
         let name = format!("{:014}.{}", expires.timestamp_millis().max(0), task.id);
         durable::create_new_unsynced(&spool.timers().join(name), b"")?;
         touched.insert(spool.timers());

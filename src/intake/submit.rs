@@ -205,5 +205,5 @@ fn difference(tasks: &[Task], submission: &Submission) -> String {
 /// Refuses new work while the disk is too full to hold it.
 fn reserve(spool: &Spool, config: &Config) -> Result<(), Refused> {
     super::check_reserve(spool.root(), config.disk.reserve_bytes, config.disk.reserve_percent)
-        .map_err(|message| Refused::Disk(message))
+        .map_err(Refused::Disk)
 }

@@ -31,7 +31,8 @@ pub struct StepPlan {
     /// Variables with values that may be known to anyone who reads the spool.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Variables taken from the keeper's own environment; their values never reach the disk.
+    /// Variables taken from the keeper's own environment; their values never reach the disk. `NEW=OLD` hands
+    /// on OLD under the name NEW.
     #[serde(default)]
     pub pass_env: Vec<String>,
     /// Variables whose values are masked wherever they are printed.

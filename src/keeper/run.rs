@@ -11,7 +11,7 @@ use super::{FACTS, LOG, START, VERSION};
 use crate::durable;
 use crate::process::{self, Census, CensusMethod, Cgroup, Cleared, Domain, Identity, Survivor, boot_id};
 use crate::redact::{Caps, LogWriter, Redactor, env_secrets, known_from_env_file};
-use crate::worker::parser;
+use crate::worker::{env, parser};
 use anyhow::{Context as _, anyhow};
 use chrono::{DateTime, Utc};
 use signal_hook::consts::{SIGCHLD, SIGUSR1};
@@ -318,10 +318,11 @@ impl<'a> Keeper<'a> {
 fn secrets(plan: &StepPlan) -> Result<Vec<Vec<u8>>, Failure> {
     use std::os::unix::ffi::OsStringExt as _;
     let mut known = Vec::new();
-    for name in plan.pass_env.iter().chain(plan.env.keys()).chain(&plan.mask_env) {
+    for entry in plan.pass_env.iter().chain(plan.env.keys()).chain(&plan.mask_env) {
+        let (name, theirs) = env::renamed(entry);
         let given = plan.env.get(name).map(|v| v.clone().into_bytes());
-        for value in given.into_iter().chain(std::env::var_os(name).map(OsString::into_vec)) {
-            if plan.mask_env.contains(name) {
+        for value in given.into_iter().chain(std::env::var_os(theirs).map(OsString::into_vec)) {
+            if plan.mask_env.iter().any(|masked| masked == name) {
                 known.push(value);
             } else {
                 known.extend(env_secrets(name, &value));

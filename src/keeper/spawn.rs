@@ -3,6 +3,7 @@
 use super::plan::StepPlan;
 use crate::durable::fault;
 use crate::process::{Cgroup, MARKER, die_with_parent};
+use crate::worker::env;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -77,7 +78,8 @@ pub(super) fn command(plan: &StepPlan, argv: &[String]) -> Option<Command> {
     let (program, args) = argv.split_first()?;
     let mut command = Command::new(program);
     command.args(args).current_dir(&plan.cwd).env_clear();
-    command.envs(plan.pass_env.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    let passed = plan.pass_env.iter().map(|entry| env::renamed(entry));
+    command.envs(passed.filter_map(|(new, old)| Some((new, std::env::var_os(old)?))));
     command.envs(&plan.env).env(MARKER, plan.marker.value());
     crate::process::new_session(&mut command);
     let parent = rustix::process::getpid();

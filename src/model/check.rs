@@ -188,9 +188,6 @@ fn not_yet(spec: &TaskSpec) -> Vec<Problem> {
     if spec.cron.is_some() {
         no("cron", "a recurring task", "submit it from a timer");
     }
-    if !spec.fallback.is_empty() {
-        no("fallback", "changing worker or model between attempts", "use retry --worker");
-    }
     found
 }
 

@@ -22,9 +22,11 @@ pub struct Config {
     pub worker_concurrency: BTreeMap<WorkerName, u32>,
     /// Seconds between passes of a loop that nothing woke.
     pub poll: u64,
-    /// The worker of tasks that name none.
+    /// The worker of tasks that name none; `auto` takes the first that is available.
     #[schemars(example = &"claude")]
     pub default_worker: Option<WorkerName>,
+    /// The model of tasks that name none, by worker.
+    pub models: BTreeMap<WorkerName, String>,
     /// Where workspaces are made. May be on another disk. Default: `worktrees/` in the spool.
     #[schemars(example = &"/mnt/fast/worktrees")]
     pub worktrees: Option<PathBuf>,
@@ -53,6 +55,7 @@ impl Default for Config {
             worker_concurrency: BTreeMap::new(),
             poll: 5,
             default_worker: None,
+            models: BTreeMap::new(),
             worktrees: None,
             inbox: Vec::new(),
             defaults: Defaults::default(),

@@ -135,7 +135,11 @@ fn form(root: &Value, of: &Value) -> String {
             item if item["enum"].is_array() => format!("list: {}", form(root, item)),
             _ => "list of texts".into(),
         },
-        Some("object") => "table of name and number".into(),
+        Some("object") => {
+            let values = of["patternProperties"].as_object().and_then(|p| p.values().next());
+            let value = values.unwrap_or(&of["additionalProperties"]);
+            format!("table: name to {}", form(root, value))
+        }
         _ => "text".into(),
     }
 }

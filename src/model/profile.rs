@@ -10,12 +10,17 @@ use std::collections::BTreeMap;
 
 /// A worker: `workers/<name>.json`, or built in.
 ///
-/// In `command` and the other argument lists these stand for values of the attempt, each filled into its
-/// own argument and never passed through a shell: `{prompt}`, `{prompt_file}`, `{workspace}`,
-/// `{attempt_dir}`, `{task}`, `{attempt}`, `{model}`, `{effort}`, `{session}`, and `{probe}`.
+/// In `command`, the other argument lists, `env` and `files` these stand for values of the attempt, each
+/// filled into its own argument and never passed through a shell: `{prompt}`, `{prompt_file}`,
+/// `{workspace}`, `{attempt_dir}`, `{files_dir}`, `{private_dir}`, `{task}`, `{attempt}`, `{model}`,
+/// `{effort}`, `{session}`, `{turns}`, `{cost_usd}`, `{probe}`, and `{workspool}` (this program). `{model:json}`
+/// is the value as a JSON string, quotes included; so are the others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "workspool worker profile")]
+#[schemars(
+    title = "workspool worker profile",
+    extend("anyOf" = [{ "required": ["command"] }, { "required": ["extends"] }])
+)]
 pub struct Profile {
     /// Version of this format. Absent: the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,7 +30,12 @@ pub struct Profile {
     /// What it is, in a line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Program and arguments.
+    /// The worker whose profile this one starts from: what is given here takes the place of what is given
+    /// there, and `null` takes it away. Variables in `env` are replaced one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extends: Option<WorkerName>,
+    /// Program and arguments. May be left out with `extends`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1))]
     pub command: Vec<String>,
     /// How the prompt travels, unless `command` holds `{prompt}` or `{prompt_file}`.
@@ -64,12 +74,12 @@ pub struct Profile {
     /// Arguments and environment per permission; the program enforces what is named here.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub permissions: BTreeMap<Permission, PermissionArgs>,
-    /// Arguments that forbid the network. Absent: it cannot be forbidden.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub no_network: Vec<String>,
-    /// Arguments that forbid shell commands. Absent: they cannot be forbidden.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub no_shell: Vec<String>,
+    /// What forbids the network. Absent: it cannot be forbidden.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_network: Option<Switch>,
+    /// What forbids shell commands. Absent: they cannot be forbidden.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_shell: Option<Switch>,
     /// Arguments that limit turns, with `{turns}`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub max_turns: Vec<String>,
@@ -80,16 +90,21 @@ pub struct Profile {
     /// Environment variables to set. Values may use the same `{…}` as arguments.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Names of variables to hand on from the runner's environment.
+    /// Names of variables to hand on from the runner's environment. `NEW=OLD` hands on OLD under the name
+    /// NEW. The values are masked in logs, except those of `…_URL`, `…_HOME`, `…_DIR` and the like.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pass_env: Vec<String>,
-    /// Environment variables that name private folders, one per slot: name to folder name.
+    /// Variables of the runner without which the program is not started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub require_env: Vec<String>,
+    /// Environment variables to set to private folders of the task, which its later attempts find again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub private_dirs: BTreeMap<String, PrivateDir>,
-    /// Files to write into the attempt's folder before the start: name to template.
+    /// Files to write into `{files_dir}` before the start: name to template.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
-    /// A local command whose output fills `{probe}` in `files` and arguments.
+    /// A local command whose output, without space around it, fills `{probe}` in `files`, `env` and arguments.
+    /// It runs in the workspace before the worker, with the worker's environment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Command>,
     /// Who pays: workers with one account share its limits. Absent: the worker's name.
@@ -158,13 +173,49 @@ pub struct PermissionArgs {
     /// Whether the program then enforces it; otherwise it is advice.
     #[serde(default)]
     pub enforced: bool,
+    /// What the program cannot forbid any more under this permission.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lifts: Vec<Forbidden>,
+}
+
+/// What forbids something.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Switch {
+    /// Arguments to add.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Environment variables to set.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+}
+
+/// What a task may ask a worker to do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Forbidden {
+    /// The network.
+    NoNetwork,
+    /// Shell commands.
+    NoShell,
+}
+
+impl Forbidden {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Forbidden::NoNetwork => "no_network",
+            Forbidden::NoShell => "no_shell",
+        }
+    }
 }
 
 /// A private folder for a program's own files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PrivateDir {
-    /// The user's own folder, from which files are linked, such as `~/.codex`.
+    /// The user's own folder, from which files are linked, such as `~/.codex`. Where the variable is set in
+    /// the runner's environment, its folder is taken instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Files to link from there, such as a sign-in. They are never read or copied.
@@ -182,7 +233,7 @@ pub struct Health {
     /// Ends with exit code 0 when signed in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signed_in: Vec<String>,
-    /// Files of which one is there when signed in.
+    /// Files of which one is there when signed in: absolute, or beginning with `~/` or `$NAME/`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signed_in_files: Vec<String>,
     /// Variables of which one is set when signed in.

@@ -300,6 +300,9 @@ pub struct Task {
     /// The repository as it was found at submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repo: Option<RepoRef>,
+    /// Not to be started after this time: the task's own `expires`, or the owner's longest time in the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<DateTime<Utc>>,
     /// Ids that `needs` stands for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<TaskId>,

@@ -6,8 +6,9 @@
 use crate::attempt;
 use crate::durable;
 use crate::model::{Config, Short, State, Task, Ticket, WorkerName};
-use crate::spool::{Found, LockedTask, Place, Spool, parsed};
+use crate::spool::{Breaker, Found, LockedTask, Place, Spool, parsed};
 use anyhow::Context as _;
+use chrono::{DateTime, Utc};
 use std::collections::HashMap;
 use std::process::Child;
 
@@ -17,10 +18,12 @@ struct Limits {
     total: u32,
     repo: u32,
     workers: HashMap<Short, u32>,
+    breakers: HashMap<Short, Breaker>,
 }
 
 impl Limits {
     fn of(spool: &Spool, config: &Config) -> Self {
+        let breakers = spool.tripped().unwrap_or_default();
         let mut workers: HashMap<Short, u32> = HashMap::new();
         if let Ok(all) = crate::worker::all(spool) {
             for (name, (_, profile)) in all {
@@ -31,8 +34,23 @@ impl Limits {
         }
         let named = config.worker_concurrency.iter();
         workers.extend(named.map(|(name, most): (&WorkerName, &u32)| (Short::of(name.as_str()), *most)));
-        Limits { total: config.max_concurrency, repo: config.repo_concurrency, workers }
+        Limits { total: config.max_concurrency, repo: config.repo_concurrency, workers, breakers }
     }
+}
+
+impl Limits {
+    /// The limit of a provider that a ticket has to wait for. Opens its record only where a limit holds.
+    fn provider(&self, spool: &Spool, ticket: &Ticket) -> Option<Limit> {
+        let breaker = self.breakers.get(&ticket.worker)?;
+        let model = spool.read_task(ticket.task).ok().and_then(|t| t.spec.model);
+        breaker.holds(model.as_deref()).then_some(Limit::Provider(breaker.until))
+    }
+}
+
+/// Whether every one of these queued tickets waits for a provider's limit to lift.
+pub(super) fn all_limited(spool: &Spool, config: &Config, queued: &[Ticket]) -> bool {
+    let limits = Limits::of(spool, config);
+    !limits.breakers.is_empty() && queued.iter().all(|t| limits.provider(spool, t).is_some())
 }
 
 /// What runs now, counted from names.
@@ -80,7 +98,7 @@ impl Running {
 }
 
 /// A limit that is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Limit {
     /// Of the spool.
     Total(u32),
@@ -90,44 +108,56 @@ pub enum Limit {
     Directory,
     /// Of the worker.
     Worker(u32),
+    /// Of the worker's provider, until this time.
+    Provider(DateTime<Utc>),
 }
 
 /// Which limit keeps a queued ticket from running now, and how many tickets go before it.
 pub fn standing(spool: &Spool, config: &Config, ticket: &Ticket) -> anyhow::Result<(Option<Limit>, usize)> {
     let running = Running::of(&parsed::<Ticket>(&spool.running())?);
     let before = parsed::<Ticket>(&spool.queue())?.iter().filter(|t| *t < ticket).count();
-    Ok((running.limit(ticket, &Limits::of(spool, config)), before))
+    let limits = Limits::of(spool, config);
+    let limit = running.limit(ticket, &limits).or_else(|| limits.provider(spool, ticket));
+    Ok((limit, before))
+}
+
+/// What claiming, or recovery, came to.
+#[derive(Debug, Default)]
+pub struct Claimed {
+    /// Supervisors that were started, to be reaped.
+    pub children: Vec<Child>,
+    /// What went wrong with single tickets.
+    pub faults: Vec<anyhow::Error>,
+    /// Why nothing at all is started, if so.
+    pub blocked: Option<String>,
 }
 
 /// Claims what may run and starts a supervisor for each.
-///
-/// Returns the supervisors, to be reaped, and what went wrong with single tickets.
-pub fn claim(spool: &Spool, config: &Config) -> anyhow::Result<(Vec<Child>, Vec<anyhow::Error>)> {
-    let (mut children, mut faults) = (Vec::new(), Vec::new());
+pub fn claim(spool: &Spool, config: &Config) -> anyhow::Result<Claimed> {
+    let mut claimed = Claimed::default();
     if parsed::<Ticket>(&spool.queue())?.is_empty() {
-        return Ok((children, faults));
+        return Ok(claimed);
     }
-    if crate::intake::check_reserve(spool.root(), config.disk.reserve_bytes, config.disk.reserve_percent)
-        .is_err()
-    {
+    let disk = &config.disk;
+    if let Err(full) = crate::intake::check_reserve(spool.root(), disk.reserve_bytes, disk.reserve_percent) {
         // Nothing is started that could not be finished; what waits goes on waiting.
-        return Ok((children, faults));
+        return Ok(Claimed { blocked: Some(full), ..claimed });
     }
     let limits = Limits::of(spool, config);
     loop {
-        let claimed = {
+        let next = {
             let lock = spool.lock("claim");
             let _alone = lock.take().context("cannot lock for claiming")?;
-            claim_one(spool, &limits, &mut faults)?
+            claim_one(spool, &limits, &mut claimed.faults)?
         };
-        let Some((locked, found)) = claimed else { return Ok((children, faults)) };
+        let Some((locked, found)) = next else { return Ok(claimed) };
         let id = locked.id();
         match attempt::spawn(locked, found.ticket.attempt) {
-            Ok(child) => children.push(child),
+            Ok(child) => claimed.children.push(child),
             // The ticket stays claimed and its lock is free: recovery starts another supervisor.
             Err(e) => {
-                faults.push(e.context(format!("task {id}")));
-                return Ok((children, faults));
+                claimed.faults.push(e.context(format!("task {id}")));
+                return Ok(claimed);
             }
         }
     }
@@ -145,6 +175,7 @@ fn claim_one(
         match running.limit(&ticket, limits) {
             Some(Limit::Total(_)) => return Ok(None),
             Some(_) => continue,
+            None if limits.provider(spool, &ticket).is_some() => continue,
             None => {}
         }
         match claim_ticket(spool, ticket) {
@@ -163,8 +194,14 @@ fn claim_ticket(spool: &Spool, ticket: Ticket) -> anyhow::Result<Option<(LockedT
         return Ok(None);
     }
     let found = Found { place: Place::Queue, ticket };
+    if let Some(result) = spool.result_waits_for(&found)? {
+        // Whoever ended it died before the ticket moved.
+        locked.end(found, result)?;
+        spool.release_dependents(ticket.task)?;
+        return Ok(None);
+    }
     let task = locked.task()?;
-    if expired(&task) {
+    if ticket.attempt == 1 && expired(&task) {
         locked.end_without_work(found, State::Expired, None, "expired before it could start")?;
         spool.release_dependents(task.id)?;
         return Ok(None);
@@ -175,22 +212,22 @@ fn claim_ticket(spool: &Spool, ticket: Ticket) -> anyhow::Result<Option<(LockedT
 
 /// Whether a task may no longer be started.
 pub(super) fn expired(task: &Task) -> bool {
-    task.spec.expires.is_some_and(|at| at <= chrono::Utc::now())
+    task.expires_at.is_some_and(|at| at <= Utc::now())
 }
 
 /// Looks after running tickets that nobody holds: starts another supervisor for each.
 ///
 /// A probe that gets the lock keeps it and hands it on. While a keeper lives the task is healthy: its
 /// keeper starts a supervisor itself when it is done.
-pub fn recover(spool: &Spool) -> anyhow::Result<(Vec<Child>, Vec<anyhow::Error>)> {
-    let (mut children, mut faults) = (Vec::new(), Vec::new());
+pub fn recover(spool: &Spool) -> anyhow::Result<Claimed> {
+    let mut recovered = Claimed::default();
     for ticket in parsed::<Ticket>(&spool.running())? {
         match recover_one(spool, ticket) {
-            Ok(child) => children.extend(child),
-            Err(e) => faults.push(e.context(format!("task {}", ticket.task))),
+            Ok(child) => recovered.children.extend(child),
+            Err(e) => recovered.faults.push(e.context(format!("task {}", ticket.task))),
         }
     }
-    Ok((children, faults))
+    Ok(recovered)
 }
 
 fn recover_one(spool: &Spool, ticket: Ticket) -> anyhow::Result<Option<Child>> {

@@ -3,13 +3,15 @@
 
 mod claim;
 mod pass;
+mod presence;
 mod watch;
 
 pub use claim::{Limit, standing};
 pub use pass::{Pass, next_due, pass};
+pub use presence::{Awake, Woken, awake, is_awake, restart, wake};
 pub use watch::Watch;
 
-use crate::care::heartbeat::Heartbeat;
+use crate::care::heartbeat::{AlreadyRunning, Heartbeat};
 use crate::model::{Config, Ticket, TimedTicket};
 use crate::spool::{Spool, names, parsed};
 use std::process::Child;
@@ -24,16 +26,17 @@ pub struct Loop {
     pub poll: Duration,
     /// End when nothing is queued, running, or waiting for something that will come by itself.
     pub drain: bool,
+    /// Do nothing if another loop is awake.
+    pub unless_awake: bool,
     /// Set to end the loop after the pass that is under way. Running tasks go on.
     pub stop: Arc<AtomicBool>,
 }
 
 /// Makes passes until told to stop, or with `drain` until nothing is left to do. `report` hears of each.
 ///
-/// One loop a spool: another one is refused with [`AlreadyRunning`](crate::care::heartbeat::AlreadyRunning).
+/// One loop a spool: another one is refused with [`AlreadyRunning`].
 /// A drain may always run beside: it ends by itself, and any number of runners is safe.
 pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&Pass)) -> anyhow::Result<()> {
-    let mut heartbeat = if how.drain { None } else { Some(Heartbeat::take(spool, how.poll)?) };
     let watch = Watch::new(spool, config, true);
     let waker = watch.waker();
     let stop = Arc::clone(&how.stop);
@@ -42,6 +45,17 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
         let _ = waker.send(());
     })?;
     let mut children: Vec<Child> = Vec::new();
+    let mut held = presence::hold(spool, how.drain)?;
+    if held.is_none() && how.unless_awake {
+        return Ok(());
+    }
+    let mut heartbeat = match how.drain {
+        true => None,
+        false => match Heartbeat::take(spool, how.poll) {
+            Err(e) if how.unless_awake && e.is::<AlreadyRunning>() => return Ok(()),
+            other => Some(other?),
+        },
+    };
     while !how.stop.load(Ordering::SeqCst) {
         let mut done = pass(spool, config);
         if let Some(heartbeat) = &mut heartbeat {
@@ -50,8 +64,18 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
         report(&done);
         children.append(&mut done.started);
         reap(&mut children);
-        if how.drain && done.admitted.waiting == 0 && nothing_left(spool)? {
-            break;
+        if how.drain && done.admitted.waiting == 0 && nothing_left(spool, config)? {
+            // Let go first, then look again: see `presence`.
+            held = None;
+            if nothing_left(spool, config)? {
+                break;
+            }
+        }
+        if held.is_none() {
+            held = presence::hold(spool, how.drain)?;
+        }
+        if let Some(why) = done.blocked.filter(|_| how.drain && children.is_empty()) {
+            anyhow::bail!(why);
         }
         watch.wait(done.due.map_or(how.poll, |due| due.min(how.poll)));
     }
@@ -64,15 +88,21 @@ pub fn reap(children: &mut Vec<Child>) {
 }
 
 /// Whether nothing is queued or running, and no attempt is about to be repeated. A task that waits for a
-/// time that somebody chose, for an answer or for a hand is not waited for.
-fn nothing_left(spool: &Spool) -> anyhow::Result<bool> {
+/// time that somebody chose, for a provider's limit, for an answer or for a hand is not waited for.
+fn nothing_left(spool: &Spool, config: &Config) -> anyhow::Result<bool> {
     use crate::model::HeldReason;
-    let busy = !parsed::<Ticket>(&spool.queue())?.is_empty()
+    let queued = parsed::<Ticket>(&spool.queue())?;
+    let busy = !(queued.is_empty() || claim::all_limited(spool, config, &queued))
         || !parsed::<Ticket>(&spool.running())?.is_empty()
-        || !names(&spool.intake())?.is_empty()
-        || !names(&spool.releases())?.is_empty()
+        || whole(&spool.intake())?
+        || whole(&spool.releases())?
         || parsed::<TimedTicket>(&spool.held(HeldReason::Time))?.iter().any(|t| t.ticket.attempt > 1);
     Ok(!busy)
+}
+
+/// Whether there is a file in a folder, besides what somebody died writing.
+fn whole(dir: &std::path::Path) -> anyhow::Result<bool> {
+    Ok(names(dir)?.iter().any(|n| !n.as_encoded_bytes().starts_with(b".")))
 }
 
 /// Calls `act` at SIGTERM, SIGINT and SIGHUP instead of dying of them.

@@ -18,6 +18,8 @@ pub struct Pass {
     pub admitted: Admitted,
     /// What went wrong with single files, tasks, or parts of the pass.
     pub faults: Vec<anyhow::Error>,
+    /// Why nothing is started though tasks are queued, if so.
+    pub blocked: Option<String>,
     /// When the next thing is due that no event will tell of.
     pub due: Option<Duration>,
 }
@@ -33,9 +35,10 @@ pub fn pass(spool: &Spool, config: &Config) -> Pass {
     part(&mut pass.faults, "expired tasks", || timers(spool));
     for (what, started) in [("recovery", claim::recover(spool)), ("claiming", claim::claim(spool, config))] {
         match started {
-            Ok((children, faults)) => {
-                pass.started.extend(children);
-                pass.faults.extend(faults);
+            Ok(claimed) => {
+                pass.started.extend(claimed.children);
+                pass.faults.extend(claimed.faults);
+                pass.blocked = pass.blocked.take().or(claimed.blocked);
             }
             Err(e) => pass.faults.push(e.context(what)),
         }
@@ -167,7 +170,10 @@ pub fn next_due(spool: &Spool, files_waiting: bool) -> Option<Duration> {
         .iter()
         .filter_map(|r| parsed::<TimedTicket>(&spool.held(*r)).ok()?.first().map(|t| t.until_ms));
     let timers = timer_names(spool).ok().and_then(|t| t.first().map(|t| t.0));
-    let due = held.chain(timers).min().map(|ms| Duration::from_millis(ms.saturating_sub(now).max(1)));
+    let limits = spool.tripped().unwrap_or_default();
+    let limits = limits.values().filter_map(|b| u64::try_from(b.until.timestamp_millis()).ok());
+    let due =
+        held.chain(timers).chain(limits).min().map(|ms| Duration::from_millis(ms.saturating_sub(now).max(1)));
     let files = files_waiting.then_some(Duration::from_millis(500));
     [due, files].into_iter().flatten().min()
 }

@@ -22,11 +22,14 @@ impl LockedTask {
         let message = result.message.clone();
         let bytes = serde_json::to_vec_pretty(&result)?;
         let note = self.spool.releases().join(self.id().to_string());
-        if !names(&self.dir.dependents())?.is_empty() {
-            durable::replace(&note, b"")?;
+        // One that registers between this look and the move below is found by the note, unless the power
+        // fails just then; `check` finds that too.
+        match names(&self.dir.dependents())?.is_empty() {
+            true => durable::replace_unsynced(&note, b"")?,
+            false => durable::replace(&note, b"")?,
         }
         let attempt = (result.attempt > 0).then_some(result.attempt);
-        self.event(attempt, EventKind::Ended { state, message })?;
+        self.event_once(attempt, EventKind::Ended { state, message })?;
         let file = self.dir.result();
         durable::replace(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
         // Before the ticket moves: what is told of a task that has ended is told though we die here.
@@ -59,7 +62,32 @@ impl LockedTask {
     }
 }
 
+impl Spool {
+    /// The result that was written for this very ticket, where a crash kept the ticket from moving.
+    ///
+    /// A task that ended and is to be tried again may have a ticket of the same name: then something has
+    /// happened since its end.
+    pub fn result_waits_for(&self, found: &Found) -> Result<Option<TaskResult>, SpoolError> {
+        let Some(result) = self.read_result(found.ticket.task)? else { return Ok(None) };
+        if super::done_place(&result.ticket).is_none_or(|done| done.ticket != found.ticket) {
+            return Ok(None);
+        }
+        let path = self.task(found.ticket.task).events();
+        let all = events::read(&path).map_err(|e| SpoolError::io("read", &path, e))?;
+        let last = all.last().map(|e| &e.what);
+        Ok(matches!(last, Some(EventKind::Ended { .. })).then_some(result))
+    }
+}
+
 impl LockedTask {
+    /// Adds a revision of the task's record; the old ones stay.
+    pub fn write_revision(&self, task: &Task) -> anyhow::Result<()> {
+        let path = self.dir.record(task.revision);
+        let bytes = task.to_bytes();
+        durable::replace(&path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        self.event(None, EventKind::Edited { revision: task.revision, sha256: events::hash(&bytes) })
+    }
+
     /// Ends a task that waits, since somebody wants it cancelled.
     pub fn cancel_waiting(&self, found: Found, reason: Option<&str>) -> anyhow::Result<()> {
         let message = match reason {
@@ -90,6 +118,7 @@ pub fn bare_result(task: &Task, state: State, class: Option<Class>, message: Str
         salvage: None,
         changed: Vec::new(),
         diff: None,
+        receipt: None,
         gate: Vec::new(),
         tests_claimed: Vec::new(),
         open_questions: Vec::new(),
@@ -179,6 +208,11 @@ impl Spool {
 impl LockedTask {
     /// Puts a ticket that waits where it now belongs: further waiting, the queue, or the end.
     pub fn settle(&self, found: Found) -> anyhow::Result<Found> {
+        if let Some(result) = self.spool.result_waits_for(&found)? {
+            // Whoever ended it died before the ticket moved.
+            self.end(found, result)?;
+            return self.ticket()?.context("the ticket of an ended task is gone");
+        }
         let task = self.task()?;
         let now = Utc::now();
         match self.spool.needs(&task)? {

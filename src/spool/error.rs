@@ -32,6 +32,9 @@ pub enum SpoolError {
     /// Several tasks have an id that begins so.
     #[error("{0} is ambiguous: {found}", found = list(.1))]
     Ambiguous(String, Vec<TaskId>),
+    /// A task has nothing of this name.
+    #[error("{0}")]
+    NotThere(String),
     /// The task is not in a state in which this can be done.
     #[error("{0}")]
     WrongState(String),

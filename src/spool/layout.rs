@@ -171,7 +171,12 @@ impl Spool {
 
     /// Locks that are not of a task.
     pub fn lock(&self, name: &str) -> durable::Lock {
-        durable::Lock::at(self.root.join("locks").join(name))
+        durable::Lock::at(self.lock_path(name))
+    }
+
+    /// A file beside the locks.
+    pub fn lock_path(&self, name: &str) -> PathBuf {
+        self.root.join("locks").join(name)
     }
 
     /// The lock of a repository, by its key.
@@ -266,6 +271,11 @@ impl TaskDir {
         self.path.join("result.json")
     }
 
+    /// What proves the result.
+    pub fn receipt(&self) -> PathBuf {
+        self.path.join("receipt.json")
+    }
+
     /// Verdicts.
     pub fn review(&self) -> PathBuf {
         self.path.join("review.json")
@@ -299,6 +309,11 @@ impl TaskDir {
     /// Who waits for this task.
     pub fn dependents(&self) -> PathBuf {
         self.path.join("dependents")
+    }
+
+    /// Tasks that this task's worker submitted.
+    pub fn children(&self) -> PathBuf {
+        self.path.join("children")
     }
 
     /// The intent of an accept that is under way.

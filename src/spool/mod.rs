@@ -1,5 +1,6 @@
 //! The spool: its folders, its tickets and how they move, requests, history, configuration, queries.
 
+mod breakers;
 pub mod config;
 pub mod counters;
 mod ending;
@@ -11,6 +12,7 @@ mod query;
 mod requests;
 mod tickets;
 
+pub use breakers::Breaker;
 pub use ending::{Needs, bare_result, waiting_message};
 pub use error::SpoolError;
 pub use events::EventLog;

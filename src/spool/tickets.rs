@@ -307,6 +307,17 @@ impl LockedTask {
         EventLog::open(&self.dir.events())?.add(attempt, what)
     }
 
+    /// Adds to the task's history, unless it tells the same already since the last retry: what a crash made
+    /// somebody do again did not happen twice.
+    pub fn event_once(&self, attempt: Option<u32>, what: EventKind) -> anyhow::Result<()> {
+        let all = super::events::read(&self.dir.events())?;
+        let since = all.iter().rev().take_while(|e| !matches!(e.what, EventKind::Retry { .. }));
+        if since.into_iter().any(|e| e.attempt == attempt && e.what == what) {
+            return Ok(());
+        }
+        self.event(attempt, what)
+    }
+
     /// Puts a first ticket into the spool.
     pub fn put_ticket(&self, place: Place, ticket: &Ticket) -> Result<(), SpoolError> {
         let path = self.spool.ticket_path(place, ticket);

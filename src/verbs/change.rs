@@ -5,8 +5,8 @@ use crate::intake::{self, Refused};
 use crate::model::{
     EventKind, HeldReason, RequestKind, Review, ReviewFile, State, TaskId, TaskSpec, WorkerName,
 };
+use crate::runner;
 use crate::spool::{Found, LockedTask, Place, SpoolError, read_json, ticket_of};
-use crate::{durable, runner};
 use anyhow::Context as _;
 use std::time::{Duration, Instant};
 
@@ -104,7 +104,7 @@ pub fn edit(house: &House, id: TaskId, change: impl FnOnce(&mut TaskSpec)) -> Re
         return Ok(old.revision);
     }
     let new = intake::revise(&house.spool, &house.config, &old, spec)?;
-    write_revision(&locked, &new)?;
+    locked.write_revision(&new)?;
     let ticket = ticket_of(&new, found.ticket.attempt);
     let found = locked.move_ticket(found, found.place, ticket)?;
     if !matches!(found.place, Place::Held(HeldReason::Hand, _)) {
@@ -113,16 +113,6 @@ pub fn edit(house: &House, id: TaskId, change: impl FnOnce(&mut TaskSpec)) -> Re
     }
     house.spool.ring();
     Ok(new.revision)
-}
-
-fn write_revision(locked: &LockedTask, task: &crate::model::Task) -> anyhow::Result<()> {
-    let path = locked.dir().record(task.revision);
-    let bytes = task.to_bytes();
-    durable::replace(&path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
-    locked.event(
-        None,
-        EventKind::Edited { revision: task.revision, sha256: crate::spool::events::hash(&bytes) },
-    )
 }
 
 /// Makes another attempt at a task that has ended, perhaps by another worker.
@@ -138,16 +128,18 @@ pub fn retry(house: &House, id: TaskId, worker: Option<WorkerName>) -> Result<St
         return Err(wrong(format!("task {id} was accepted: submit a new task for further work")));
     }
     let mut task = locked.task()?;
-    if task.spec.expires.is_some_and(|at| at <= chrono::Utc::now()) {
+    if task.expires_at.is_some_and(|at| at <= chrono::Utc::now()) {
         return Err(wrong(format!("task {id} has expired: submit it anew with a later time")));
     }
     if let Some(worker) = worker.filter(|w| *w != task.worker) {
         let spec = TaskSpec { worker: Some(worker), ..task.spec.clone() };
         task = intake::revise(&house.spool, &house.config, &task, spec)?;
-        write_revision(&locked, &task)?;
+        locked.write_revision(&task)?;
     }
     let attempt = locked.dir().last_attempt() + 1;
     locked.event(Some(attempt), EventKind::Retry { attempt, until: None })?;
+    // It tells the old result from one for the ticket's new name: it must not be lost without the move.
+    crate::durable::sync_file(&locked.dir().events()).context("cannot sync the history")?;
     let message = format!("to be tried again (it was {state})");
     let place = locked.write_hold(HeldReason::Hand, None, &message)?;
     let found = locked.move_ticket(found, place, ticket_of(&task, attempt))?;

@@ -3,7 +3,7 @@
 use super::House;
 use crate::intake;
 use crate::keeper::Progress;
-use crate::model::{Review, ReviewFile, State, Task, TaskId, TaskResult};
+use crate::model::{HeldReason, Review, ReviewFile, State, Task, TaskId, TaskResult};
 use crate::spool::{Found, Hold, Place, SpoolError, events, read_json};
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
@@ -159,6 +159,9 @@ pub struct Shown {
     /// Why it waits, while it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
+    /// For what it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold_reason: Option<HeldReason>,
     /// Until when.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
@@ -198,6 +201,7 @@ pub fn show(house: &House, id: TaskId) -> anyhow::Result<Shown> {
         state,
         attempt: found.ticket.attempt,
         waits: hold.as_ref().map(|h| h.message.clone()),
+        hold_reason: hold.as_ref().map(|h| h.reason),
         until: hold.and_then(|h| h.until),
         phase,
         progress: if running { read_json(&dir.progress()).ok().flatten() } else { None },
@@ -251,7 +255,8 @@ fn order(name: &str) -> (u32, u32, u32, u32) {
     let mut number = || parts.next().and_then(|p| p.parse().ok()).unwrap_or(0);
     match kind {
         "setup" => (0, 0, 0, number()),
-        "work" => (1, number(), 0, 0),
+        "probe" => (1, number(), 0, 0),
+        "work" => (1, number(), 0, 1),
         "gate-setup" => (1, number(), 1, number()),
         "gate" => (1, number(), 2, number()),
         "in-place" => (1, number(), 3, number()),

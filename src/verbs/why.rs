@@ -27,6 +27,11 @@ pub fn why(house: &House, id: TaskId) -> anyhow::Result<Vec<String>> {
                 Some(Limit::Directory) => {
                     "queued: another task works in the same folder, which takes one at a time".to_owned()
                 }
+                Some(Limit::Provider(until)) => format!(
+                    "queued: the provider of worker {} refuses requests until {}",
+                    task.worker,
+                    until.to_rfc3339()
+                ),
                 Some(Limit::Worker(n)) => {
                     format!("queued: {n} tasks of worker {} run, which is its limit", task.worker)
                 }

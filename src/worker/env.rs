@@ -73,6 +73,29 @@ pub const BASE: &[&str] = &[
     "CXX",
 ];
 
+/// The name that a handed-on variable gets, and the one that it has in the runner's environment: `NEW=OLD`,
+/// or one name for both.
+pub fn renamed(entry: &str) -> (&str, &str) {
+    entry.split_once('=').unwrap_or((entry, entry))
+}
+
+/// Whether the value of a variable says where something is, or what, and is no secret.
+pub fn is_plain(name: &str) -> bool {
+    const ENDS: &[&str] = &[
+        "_URL",
+        "_HOME",
+        "_DIR",
+        "_PATH",
+        "_MODEL",
+        "_REGION",
+        "_LOCATION",
+        "_PROJECT",
+        "_PROFILE",
+        "_TYPE",
+    ];
+    ENDS.iter().any(|end| name.ends_with(end))
+}
+
 /// Finds an executable as a shell would: a name with a slash as it is, another along `PATH`.
 pub fn find_executable(program: &str) -> Option<PathBuf> {
     let executable =

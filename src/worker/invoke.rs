@@ -1,17 +1,20 @@
 //! From a profile and an attempt to a command line: every value in its own argument, nothing through a shell.
 
 use super::env;
-use crate::model::profile::{PromptBy, Template};
+use crate::model::profile::{Forbidden, PromptBy, Switch, Template};
 use crate::model::{Effort, Permission, Profile};
+use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// What stands for values of an attempt in a profile's arguments.
+/// What stands for values of an attempt in a profile's arguments, variables and files.
 pub const PLACEHOLDERS: &[&str] = &[
     "{prompt}",
     "{prompt_file}",
     "{workspace}",
     "{attempt_dir}",
+    "{files_dir}",
+    "{private_dir}",
     "{task}",
     "{attempt}",
     "{model}",
@@ -22,6 +25,9 @@ pub const PLACEHOLDERS: &[&str] = &[
     "{turns}",
     "{cost_usd}",
 ];
+
+/// The most bytes that one argument may have: Linux refuses longer ones (MAX_ARG_STRLEN, its end included).
+pub const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
 
 /// The values of an attempt.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +40,8 @@ pub struct Values {
     pub workspace: PathBuf,
     /// The attempt's folder.
     pub attempt_dir: PathBuf,
+    /// The worker's own folder, which later attempts of the task find again.
+    pub private_dir: PathBuf,
     /// The task's id.
     pub task: String,
     /// The attempt's number.
@@ -44,12 +52,27 @@ pub struct Values {
     pub effort: Option<Effort>,
     /// The session to continue.
     pub session: Option<String>,
+    /// The name for a new session, where the worker can be given one: see [`session_name`].
+    pub new_session: Option<String>,
     /// What the worker may change.
     pub permission: Option<Permission>,
     /// Forbid the network, where the worker can.
     pub no_network: bool,
     /// Forbid shell commands, where the worker can.
     pub no_shell: bool,
+    /// Most turns, where the worker can limit them.
+    pub turns: Option<u64>,
+    /// Most US dollars, where the worker can limit them.
+    pub cost_usd: Option<f64>,
+    /// What the profile's probe printed.
+    pub probe: Option<String>,
+}
+
+impl Values {
+    /// Where the profile's files are written.
+    pub fn files_dir(&self) -> PathBuf {
+        self.attempt_dir.join("files")
+    }
 }
 
 /// A command line, ready for a keeper.
@@ -67,49 +90,121 @@ pub struct Invocation {
     pub enforced: Vec<String>,
 }
 
-/// Makes the command line of a worker.
-pub fn invocation(profile: &Profile, values: &Values) -> std::io::Result<Invocation> {
-    let fill = filler(profile, values)?;
-    let model = values.model.as_ref().or(profile.default_model.as_ref());
+/// Why a worker cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum InvokeError {
+    /// A variable that the profile requires is not set.
+    #[error("{0} is not set in the runner's environment, and this worker does not start without it")]
+    NoVariable(String),
+    /// The prompt goes by an argument and does not fit into one.
+    #[error(
+        "the prompt has {0} bytes, and this worker takes it as one argument, which holds {LONGEST_ARGUMENT} at most"
+    )]
+    TooLong(usize),
+    /// This program's own executable is not to be found.
+    #[error("cannot find this program: {0}")]
+    Own(#[from] std::io::Error),
+}
 
-    let mut argv: Vec<String> = profile.wrap.iter().map(|a| fill(a)).collect();
+/// Makes the command line of a worker.
+pub fn invocation(profile: &Profile, values: &Values) -> Result<Invocation, InvokeError> {
+    if let Some(missing) = missing_variable(profile) {
+        return Err(InvokeError::NoVariable(missing.to_owned()));
+    }
+    let fill = filler(profile, values)?;
+    let all = |args: &[String]| args.iter().map(|a| fill(a)).collect::<Vec<_>>();
+    let set = |vars: &BTreeMap<String, String>| -> BTreeMap<String, String> {
+        vars.iter().map(|(k, v)| (k.clone(), fill(v))).collect()
+    };
+
+    let mut argv = all(&profile.wrap);
     let script = profile.template == Template::Objective && values.prompt.starts_with("#!");
     if script && profile.command.first().is_some_and(|p| p == "sh") {
         // A script that names its own interpreter is run by it.
         argv.push(values.prompt_file.to_string_lossy().into_owned());
     } else {
-        argv.extend(profile.command.iter().map(|a| fill(a)));
+        argv.extend(all(&profile.command));
     }
-    let mut enforced = Vec::new();
-    let mut env: BTreeMap<String, String> = profile.env.iter().map(|(k, v)| (k.clone(), fill(v))).collect();
-    if model.is_some() {
-        argv.extend(profile.model.iter().map(|a| fill(a)));
+    let mut env = set(&profile.env);
+    if values.model.is_some() || profile.default_model.is_some() {
+        argv.extend(all(&profile.model));
     }
     if values.effort.is_some() {
-        argv.extend(profile.effort.iter().map(|a| fill(a)));
+        argv.extend(all(&profile.effort));
     }
-    if values.session.is_some() {
-        argv.extend(profile.resume.iter().map(|a| fill(a)));
-    }
-    if let Some((permission, args)) = values.permission.and_then(|p| profile.permissions.get_key_value(&p)) {
-        argv.extend(args.args.iter().map(|a| fill(a)));
-        env.extend(args.env.iter().map(|(k, v)| (k.clone(), fill(v))));
+    let mut enforced = Vec::new();
+    let mut lifted: &[Forbidden] = &[];
+    if let Some((permission, args)) = values.permission.and_then(|p| permission(profile, p)) {
+        argv.extend(all(&args.args));
+        env.extend(set(&args.env));
         if args.enforced {
             enforced.push(permission.to_string());
         }
+        lifted = &args.lifts;
     }
-    for (wanted, args, what) in [
-        (values.no_network, &profile.no_network, "no_network"),
-        (values.no_shell, &profile.no_shell, "no_shell"),
+    for (wanted, switch, what) in [
+        (values.no_network, &profile.no_network, Forbidden::NoNetwork),
+        (values.no_shell, &profile.no_shell, Forbidden::NoShell),
     ] {
-        if wanted && !args.is_empty() {
-            argv.extend(args.iter().map(|a| fill(a)));
-            enforced.push(what.to_owned());
+        if let Some(Switch { args, env: vars }) = switch.as_ref().filter(|_| wanted) {
+            argv.extend(all(args));
+            env.extend(set(vars));
+            if !lifted.contains(&what) {
+                enforced.push(what.as_str().to_owned());
+            }
         }
+    }
+    if values.turns.is_some() {
+        argv.extend(all(&profile.max_turns));
+    }
+    if values.cost_usd.is_some() {
+        argv.extend(all(&profile.max_cost));
+    }
+    // Last, since a program may continue a session by a verb of its own that knows fewer flags.
+    if values.session.is_some() {
+        argv.extend(all(&profile.resume));
+    } else if values.new_session.is_some() {
+        argv.extend(all(&profile.session));
+    }
+    if let Some(long) = argv.iter().map(String::len).find(|n| *n > LONGEST_ARGUMENT) {
+        return Err(InvokeError::TooLong(long));
     }
     let in_argv = profile.command.iter().any(|a| a.contains("{prompt}") || a.contains("{prompt_file}"));
     let stdin = (profile.prompt == PromptBy::Stdin && !in_argv).then(|| values.prompt_file.clone());
     Ok(Invocation { argv, stdin, env, pass_env: profile.pass_env.clone(), enforced })
+}
+
+/// What the profile says of a permission. Of `custom` programs know nothing: to them it is
+/// `workspace_write`, and we look at the paths afterwards.
+fn permission(
+    profile: &Profile,
+    asked: Permission,
+) -> Option<(Permission, &crate::model::profile::PermissionArgs)> {
+    let said = |p: Permission| profile.permissions.get(&p).map(|args| (p, args));
+    said(asked).or_else(|| match asked {
+        Permission::Custom => said(Permission::WorkspaceWrite),
+        Permission::Full | Permission::WorkspaceWrite | Permission::ReadOnly => None,
+    })
+}
+
+/// A variable that the profile requires and the environment does not have.
+pub fn missing_variable(profile: &Profile) -> Option<&str> {
+    let unset = |name: &&String| std::env::var_os(name.as_str()).is_none_or(|v| v.is_empty());
+    profile.require_env.iter().find(unset).map(String::as_str)
+}
+
+/// The name of the session that a step of an attempt begins: the same each time it is asked for, and a UUID
+/// to whoever reads it.
+pub fn session_name(spool: &str, task: &str, attempt: u32, step: &str) -> String {
+    let hash = Sha256::digest(format!("workspool session\0{spool}\0{task}\0{attempt}\0{step}"));
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash[..16]);
+    // Version 4, variant 1: programs check these bits.
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let (a, b, c, d, e) = (&bytes[..4], &bytes[4..6], &bytes[6..8], &bytes[8..10], &bytes[10..]);
+    format!("{}-{}-{}-{}-{}", hex(a), hex(b), hex(c), hex(d), hex(e))
 }
 
 /// Fills the values of an attempt into arguments that are not the worker's own command.
@@ -124,19 +219,30 @@ fn filler<'a>(profile: &'a Profile, values: &'a Values) -> std::io::Result<impl 
     let effort =
         values.effort.map(|e| profile.efforts.get(&e).cloned().unwrap_or_else(|| e.as_str().to_owned()));
     let model = values.model.clone().or_else(|| profile.default_model.clone());
+    let session = values.session.clone().or_else(|| values.new_session.clone());
+    let path = |path: &Path| Some(path.to_string_lossy().into_owned());
+    let value = move |name: &str| match name {
+        "prompt" => Some(values.prompt.clone()),
+        "prompt_file" => path(&values.prompt_file),
+        "workspace" => path(&values.workspace),
+        "attempt_dir" => path(&values.attempt_dir),
+        "files_dir" => path(&values.files_dir()),
+        "private_dir" => path(&values.private_dir),
+        "task" => Some(values.task.clone()),
+        "attempt" => Some(values.attempt.to_string()),
+        "model" => Some(model.clone().unwrap_or_default()),
+        "effort" => Some(effort.clone().unwrap_or_default()),
+        "session" => Some(session.clone().unwrap_or_default()),
+        "turns" => Some(values.turns.map(|n| n.to_string()).unwrap_or_default()),
+        "cost_usd" => Some(values.cost_usd.map(|n| n.to_string()).unwrap_or_default()),
+        "probe" => Some(values.probe.clone().unwrap_or_default()),
+        "workspool" => Some(own.clone()),
+        _ => None,
+    };
     Ok(move |text: &str| {
-        fill(text, |name| match name {
-            "prompt" => Some(values.prompt.clone()),
-            "prompt_file" => Some(values.prompt_file.to_string_lossy().into_owned()),
-            "workspace" => Some(values.workspace.to_string_lossy().into_owned()),
-            "attempt_dir" => Some(values.attempt_dir.to_string_lossy().into_owned()),
-            "task" => Some(values.task.clone()),
-            "attempt" => Some(values.attempt.to_string()),
-            "model" => Some(model.clone().unwrap_or_default()),
-            "effort" => Some(effort.clone().unwrap_or_default()),
-            "session" => Some(values.session.clone().unwrap_or_default()),
-            "workspool" => Some(own.clone()),
-            _ => None,
+        fill(text, |name| match name.strip_suffix(":json") {
+            Some(name) => value(name).map(|v| serde_json::Value::String(v).to_string()),
+            None => value(name),
         })
     })
 }
@@ -169,7 +275,7 @@ pub fn unknown_placeholder(text: &str) -> Option<String> {
     while let Some(open) = rest.find('{') {
         let tail = &rest[open + 1..];
         let close = tail.find('}')?;
-        let name = &tail[..close];
+        let name = tail[..close].strip_suffix(":json").unwrap_or(&tail[..close]);
         let word = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
         if word && !PLACEHOLDERS.contains(&format!("{{{name}}}").as_str()) {
             return Some(format!("{{{name}}}"));

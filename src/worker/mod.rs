@@ -7,10 +7,17 @@
 //! No parser fails: lines that cannot be read are counted and skipped, events that are not known
 //! are ignored.
 
+pub mod agent;
 pub mod env;
+pub mod health;
 pub mod invoke;
+pub mod mock;
+pub mod models;
+pub mod private;
 pub mod prompt;
 mod registry;
+mod route;
+pub mod stops;
 
 mod aider;
 mod claude;
@@ -27,8 +34,11 @@ mod summary;
 mod text;
 
 pub use judge::{Observed, Verdict, judge};
-pub use registry::{Origin, ProfileError, accepts, all, link, profile, route, unlink};
+pub use registry::{
+    AUTO, Origin, ProfileError, Workers, all, check, executable, link, origin, profile, unlink,
+};
 pub use report::Report;
+pub use route::{accepts, route};
 pub use summary::Summary;
 
 use crate::model::Fact;

@@ -27,6 +27,21 @@ pub struct Prepared {
     pub elapsed_ms: u64,
 }
 
+/// The worktree that is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Where.
+    pub path: &'a Path,
+    /// For which task.
+    pub id: &'a str,
+    /// What its changes are told against.
+    pub base: &'a Oid,
+    /// What it is filled with: the base, or what an earlier attempt made of it.
+    pub start: &'a Oid,
+    /// What to do about the task's branch.
+    pub on: OnBranch,
+}
+
 /// Registers a worktree at `path` on the branch of task `id`, fills it with `start` (the base, or what an
 /// earlier attempt made of it), and makes our view of it, which compares with `base`.
 ///
@@ -34,13 +49,11 @@ pub struct Prepared {
 pub fn prepare(
     spool: &Spool,
     repo: &Repo,
-    path: &Path,
-    id: &str,
-    (base, start): (&Oid, &Oid),
-    on: OnBranch,
     attempt: &AttemptDir,
+    wanted: &Wanted<'_>,
     deadline: Duration,
 ) -> anyhow::Result<Worktree> {
+    let Wanted { path, id, base, start, on } = *wanted;
     let reason = format!("workspool {} {id}", spool.id());
     let tree = {
         let _alone = spool.repo_lock(&repo.key.hash).take().context("cannot lock the repository")?;
@@ -96,6 +109,10 @@ pub fn clear(
             };
             let scratch = tempfile::tempdir_in(spool.tmp())?;
             let Some(base) = repo.read_ref(&branch)? else { bail!("the branch {branch} is gone") };
+            if !tree.git_dir.join("index").exists() {
+                // Registered and never filled.
+                tree.git().writes("read-tree").arg(base.as_str()).run()?;
+            }
             let view = View::create(&scratch.path().join("git"), repo, &tree, &base)?;
             view.forget_index()?;
             remove(spool, repo, &view, id, attempt, copied)

@@ -101,3 +101,14 @@ fn as_a_systemd_service_it_is_started_by_the_manager() {
         said.out()
     );
 }
+
+#[test]
+fn what_operating_leaves_in_a_spool_is_nothing_that_check_minds() {
+    let home = Home::new();
+    home.write("spool/config.toml", "[notify]\ncommand = [\"false\"]\n");
+    home.submit("true");
+    home.run(["tick", "--log", home.spool().join("logs/service.log").to_str().unwrap()]).good();
+    home.run(["run", "--drain"]).good();
+    let said = home.run(["check"]);
+    assert_eq!(said.code(), 0, "{}{}", said.out(), said.err());
+}

@@ -53,7 +53,8 @@ fn what_fails_is_tried_again_later_by_a_tick_and_given_up_in_the_end() {
     home.run(["tick"]).good();
     until("the last try", || none(&notices).then_some(()));
     assert_eq!(home.calls("tell").lines().count(), 2, "not before its time, and not more often");
-    assert!(std::fs::read_to_string(home.spool().join("logs/notify.log")).unwrap().contains("given up"));
+    let log = home.spool().join("logs/notify.log");
+    until("the log", || std::fs::read_to_string(&log).unwrap().contains("given up").then_some(()));
 }
 
 #[test]

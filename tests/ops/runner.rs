@@ -21,7 +21,7 @@ fn a_second_loop_is_told_who_runs_and_ticks_and_drains_may_run_beside() {
     let said = home.run(["run"]);
     assert_eq!(said.code(), 41, "{}", said.err());
     assert!(said.err().contains(&format!("process {pid}")), "{}", said.err());
-    assert_eq!(home.run(["run", "--if-none"]).good(), "");
+    assert_eq!(home.run(["run", "--unless-awake"]).good(), "");
     home.run(["tick"]).good();
     home.submit("true");
     home.run(["run", "--drain"]).good();

@@ -29,7 +29,7 @@ pub(super) fn look(context: &Context<'_>) -> anyhow::Result<Vec<Finding>> {
     let workers: Vec<String> = worker::all(spool)?.keys().map(ToString::to_string).collect();
     let named = config.default_worker.iter().map(|w| ("default_worker", w));
     for (key, name) in named.chain(config.worker_concurrency.keys().map(|w| ("worker_concurrency", w))) {
-        if !workers.iter().any(|w| w == name.as_str()) {
+        if name.as_str() != worker::AUTO && !workers.iter().any(|w| w == name.as_str()) {
             let near = input::nearest(name.as_str(), &workers).map(|n| format!("; did you mean {n}?"));
             found.push(
                 Finding::warning(format!(

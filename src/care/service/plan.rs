@@ -101,7 +101,7 @@ impl Plan {
         }
         if self.mode == Mode::Loop && self.kind == Kind::Cron {
             // Started once a minute: the one that runs goes on, the others go quietly.
-            args.push("--if-none".into());
+            args.push("--unless-awake".into());
         }
         args.extend(["--quiet".into(), "--log".into(), self.log("service.log")]);
         args

@@ -387,3 +387,16 @@ fn the_number_of_git_processes_is_the_documented_one() {
     let dispose = || drop(worktree::dispose(&repo, &tree, proof.take().unwrap(), &f.path("trash")).unwrap());
     assert_eq!(count(&mut { dispose }), 1);
 }
+
+#[test]
+fn a_worker_may_commit_changes_of_files_that_were_there() {
+    let f = Fixture::new();
+    let task = f.task("t1");
+    task.write("src/lib.rs", "fn main() { changed() }\n");
+    git(&task.tree.path, ["commit", "-q", "-a", "-m", "mine"]);
+    let head = task.view.worker_head().unwrap().unwrap();
+    let snapshot = task.view.snapshot(Some(&head)).unwrap();
+    let changed = task.view.changed(&task.base, &snapshot.tree).unwrap();
+    assert_eq!(changed.iter().map(|c| c.path.clone()).collect::<Vec<_>>(), [PathBuf::from("src/lib.rs")]);
+    assert!(task.view.changed(&head, &snapshot.tree).unwrap().is_empty());
+}

@@ -1,0 +1,228 @@
+//! Workers that reach out of their workspace: into the repository's configuration, hooks and refs, into the
+//! spool's records, into git itself. Nothing that they wrote is executed or believed by us (I14).
+
+use crate::support::World;
+use std::fs;
+use workspool::model::{Class, State, Verification};
+
+#[test]
+fn hooks_and_settings_that_a_worker_plants_do_not_run_and_are_put_back() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let mark = world.root().join("ran");
+    let path = mark.to_str().unwrap();
+    let command = format!("touch {path}; cat");
+    let before = repo.fingerprint();
+    let verbs = [
+        "write",
+        "x.txt",
+        "x",
+        "hook",
+        path,
+        "git-config",
+        "core.fsmonitor",
+        &command,
+        "git-config",
+        "core.hooksPath",
+        ".",
+        "driver",
+        "evil",
+        &command,
+    ];
+    let id = world.misbehave(&verbs).repo(&repo).with("permission", "full").verify("true").ok();
+    world.drain();
+    let result = world.succeeded(id);
+    assert!(!mark.exists(), "what the worker planted was run");
+    before.assert_same(&repo.fingerprint());
+    for what in ["core.fsmonitor", "core.hookspath", "filter.evil.clean", "merge.evil.driver", "pre-commit"] {
+        assert!(
+            result.tampering.iter().any(|t| t.to_lowercase().contains(what)),
+            "{what} in {:?}",
+            result.tampering
+        );
+    }
+    assert!(result.warnings.iter().any(|w| w.starts_with("put back:")), "{:?}", result.warnings);
+    assert_eq!(repo.show(&result.commit.unwrap(), "x.txt"), "x");
+}
+
+#[test]
+fn what_is_not_executable_is_only_named() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let id = world.script("echo x > x.txt; git branch extra; git config my.note hello").repo(&repo).ok();
+    world.drain();
+    let result = world.succeeded(id);
+    assert!(result.tampering.iter().any(|t| t.contains("refs/heads/extra")), "{:?}", result.tampering);
+    assert!(repo.try_git(&["rev-parse", "--verify", "extra"]), "the user might have made it: it stays");
+}
+
+#[test]
+fn a_worker_that_moves_its_branch_away_loses_nothing() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let head = repo.head();
+    let id =
+        world.misbehave(&["write", "x.txt", "x", "branch-move"]).repo(&repo).verify("test -f x.txt").ok();
+    world.drain();
+    let result = world.succeeded(id);
+    let commit = result.commit.unwrap();
+    assert!(
+        result.warnings.iter().any(|w| w.contains("do not descend from the base")),
+        "{:?}",
+        result.warnings
+    );
+    assert_eq!(repo.rev(&format!("workspool/{id}")), commit);
+    assert_eq!(repo.rev(&format!("{commit}^")), head);
+    assert_eq!(repo.show(&commit, "x.txt"), "x");
+}
+
+#[test]
+fn a_worker_that_deletes_its_branch_loses_nothing() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let id = world.misbehave(&["write", "x.txt", "x", "branch-delete"]).repo(&repo).ok();
+    world.drain();
+    let result = world.succeeded(id);
+    assert!(result.warnings.iter().any(|w| w.contains("deleted its branch")), "{:?}", result.warnings);
+    assert_eq!(repo.show(&format!("workspool/{id}"), "x.txt"), "x");
+}
+
+#[test]
+fn a_worker_that_deletes_its_git_file_does_not_reach_the_repository_above() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let before = repo.fingerprint();
+    let id =
+        world.misbehave(&["write", "x.txt", "x", "delete-dot-git"]).repo(&repo).verify("test -f x.txt").ok();
+    world.drain();
+    let result = world.succeeded(id);
+    assert_eq!(result.changed.len(), 1);
+    assert_eq!(repo.show(&result.commit.unwrap(), "x.txt"), "x");
+    before.assert_same(&repo.fingerprint());
+}
+
+#[test]
+fn a_worker_that_rewrites_its_task_is_not_believed() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let forged = r#"{"version":1,"id":"01aaaaaaaaaaaaaaaaaaaaaaaa","spec":{"objective":"forged"}}"#;
+    let id = world
+        .misbehave(&["write", "x.txt", "x", "spool-write", "task.json", forged])
+        .repo(&repo)
+        .verify("true")
+        .ok();
+    let other = world.script("true").repo(&repo).ok();
+    world.run(&["run", "--drain", "--poll", "300ms"]).ok();
+    let result = world.result(id);
+    assert_eq!((result.id, result.state, result.class), (id, State::Failed, Some(Class::Internal)));
+    assert!(result.message.contains("the task's record was changed while it ran"), "{}", result.message);
+    assert_eq!(result.commit, None);
+    world.succeeded(other);
+}
+
+#[test]
+fn a_worker_that_removes_its_verification_is_not_believed() {
+    let world = World::new();
+    let repo = world.repo("r");
+    // The record stays well-formed, and only says what suits the worker.
+    let script = "f=$WORKSPOOL_HOME/tasks/$WORKSPOOL_TASK/task.json; sed 's/\"exit 5\"/\"exit 0\"/' $f > $f.new; mv $f.new $f; echo x > x.txt";
+    let id = world.script(script).repo(&repo).verify("exit 5").ok();
+    world.drain();
+    let result = world.result(id);
+    assert_eq!(result.state, State::Failed);
+    assert_ne!(result.verification, Verification::Verified);
+    assert_eq!(result.commit, None);
+}
+
+#[test]
+fn a_worker_that_writes_its_own_result_is_not_believed() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let id = world
+        .misbehave(&[
+            "spool-write",
+            "result.json",
+            r#"{"state": "succeeded"}"#,
+            "spool-write",
+            "diff.patch",
+            "forged",
+            "exit",
+            "4",
+        ])
+        .repo(&repo)
+        .ok();
+    world.drain();
+    let result = world.result(id);
+    assert_eq!(
+        (result.state, result.class, result.exit_code),
+        (State::Failed, Some(Class::WorkerFailed), Some(4))
+    );
+}
+
+#[test]
+fn a_repository_inside_the_workspace_is_named_and_salvaged() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let good = world.misbehave(&["write", "x.txt", "x", "nested", "vendor/inner"]).repo(&repo).ok();
+    let failed =
+        world.misbehave(&["write", "x.txt", "x", "nested", "vendor/inner", "exit", "3"]).repo(&repo).ok();
+    world.drain();
+    let result = world.succeeded(good);
+    assert!(
+        result.warnings.iter().any(|w| w.contains("vendor/inner is a repository of its own")),
+        "{:?}",
+        result.warnings
+    );
+    assert_eq!(repo.files(&result.commit.unwrap()), [".gitignore", "README.md", "src/lib.txt", "x.txt"]);
+    let salvage = world.result(failed).salvage.unwrap();
+    assert!(salvage.complete, "{salvage:?}");
+    let kept = repo.files(&salvage.name);
+    assert!(kept.iter().any(|f| f.starts_with("raw/") && f.contains("inner")), "{kept:?}");
+}
+
+#[test]
+fn folders_that_cannot_be_read_do_not_stop_a_salvage() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let id = world.misbehave(&["write", "x.txt", "x", "unreadable", "closed", "exit", "3"]).repo(&repo).ok();
+    world.drain();
+    let result = world.result(id);
+    assert_eq!(result.class, Some(Class::WorkerFailed), "{}", result.message);
+    let salvage = result.salvage.unwrap();
+    assert!(salvage.complete, "{salvage:?}");
+    assert_eq!(repo.show(&salvage.name, "tree/closed/inside"), "x");
+}
+
+#[test]
+fn a_link_named_as_an_ignored_folder_is_not_committed() {
+    let world = World::new();
+    let repo = world.repo("r");
+    repo.write(".gitignore", "node_modules/\n").commit("ignore");
+    fs::create_dir(world.root().join("modules")).unwrap();
+    let target = world.root().join("modules");
+    let id = world
+        .misbehave(&["symlink", target.to_str().unwrap(), "node_modules", "write", "x.txt", "x"])
+        .repo(&repo)
+        .ok();
+    world.drain();
+    let result = world.succeeded(id);
+    assert_eq!(result.changed.len(), 1, "{:?}", result.changed);
+    assert!(
+        result.warnings.iter().any(|w| w.contains("node_modules is not in the commit")),
+        "{:?}",
+        result.warnings
+    );
+}
+
+#[test]
+fn a_worker_that_edits_what_the_next_one_uses_does_not_reach_it() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let first = world
+        .script("git config user.name Mallory; git config core.autocrlf true; echo x > x.txt")
+        .repo(&repo)
+        .ok();
+    world.drain();
+    let commit = world.succeeded(first).commit.unwrap();
+    assert_eq!(repo.git(&["log", "-1", "--format=%an", &commit]), "A User");
+}
