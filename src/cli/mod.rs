@@ -21,6 +21,7 @@ mod review;
 mod run;
 mod schema;
 mod service;
+mod setup;
 mod show;
 mod state;
 mod status;
@@ -95,6 +96,7 @@ enum Verb {
     #[command(hide = true)]
     Notify(notify::Args),
     Mcp(mcp::Args),
+    Setup(setup::Args),
     Schema(schema::Args),
     Demo(demo::Args),
     Agent(crate::worker::agent::Options),
@@ -132,6 +134,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         // These two are for when the configuration is wrong.
         Verb::Config(args) => return config::run(&any_spool(cli.spool)?, &args),
         Verb::Doctor(args) => return doctor::run(&any_spool(cli.spool)?, &args),
+        Verb::Setup(args) => return setup::run(cli.spool, &args),
         verb => verb,
     };
     let house = House::open(cli.spool)?;
@@ -162,7 +165,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Service(args) => service::run(&house, &args),
         Verb::Metrics(args) => metrics::run(&house, &args),
         Verb::Notify(args) => notify::run(&house, &args),
-        Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) => Ok(0),
+        Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) | Verb::Setup(_) => Ok(0),
         Verb::Completions(_) | Verb::Man(_) | Verb::Config(_) | Verb::Doctor(_) => Ok(0),
     }
 }
