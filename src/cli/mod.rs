@@ -14,6 +14,7 @@ mod models;
 mod review;
 mod run;
 mod schema;
+mod setup;
 mod show;
 mod state;
 mod submit;
@@ -74,6 +75,7 @@ enum Verb {
     Tick(run::TickArgs),
     Run(run::RunArgs),
     Mcp(mcp::Args),
+    Setup(setup::Args),
     Schema(schema::Args),
     Demo(demo::Args),
     Agent(crate::worker::agent::Options),
@@ -104,6 +106,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Demo(args) => return demo::run(&args),
         Verb::Agent(options) => return Ok(crate::worker::agent::run(&options)),
         Verb::Mcp(args) => return mcp::run(cli.spool, &args),
+        Verb::Setup(args) => return setup::run(cli.spool, &args),
         verb => verb,
     };
     let house = House::open(cli.spool)?;
@@ -130,7 +133,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Models(args) => models::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
-        Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) => Ok(0),
+        Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) | Verb::Setup(_) => Ok(0),
     }
 }
 
