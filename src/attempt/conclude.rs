@@ -6,8 +6,10 @@ use crate::durable;
 use crate::gate;
 use crate::git::View;
 use crate::model::result::{AttemptSummary, FileRef, WorkerUsed};
-use crate::model::{Class, EventKind, HeldReason, State, Task, TaskResult, VERSION, WorkspaceKind};
-use crate::spool::{Breaker, Found, LockedTask, bare_result, read_json, ticket_of};
+use crate::model::{Class, EventKind, HeldReason, Phase, State, Task, TaskResult, VERSION, WorkspaceKind};
+use crate::spool::{
+    Breaker, Found, LockedTask, SpoolError, bare_result, bare_result_of, events, read_json, ticket_of,
+};
 use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -37,19 +39,27 @@ pub(super) fn conclude(
     mut outcome: Outcome,
 ) -> anyhow::Result<()> {
     let n = found.ticket.attempt;
-    let task = locked.task()?;
     let dir = locked.dir().attempt(n);
     durable::ensure_dir(dir.path())?;
-    if let Some(ended) = read_json::<EndedFile>(&dir.file("ended.json"))?
-        && let Some(next) = ended.next
-    {
+    // What we know is not read again from where a worker could write.
+    let plan: Option<Plan> = match &attempt {
+        Some(attempt) => Some(attempt.plan.clone()),
+        None => read_json(&dir.file("attempt.json")).ok().flatten(),
+    };
+    let task = match &attempt {
+        Some(attempt) => attempt.task.clone(),
+        None => match locked.task() {
+            Ok(task) => task,
+            Err(e) => return end_unreadable(locked, found, plan.as_ref(), &e),
+        },
+    };
+    if let Some(next) = ended_file(locked, n).and_then(|ended| ended.next) {
         // A crash between the decision and the move.
         return retry(locked, found, n, &next);
     }
     if let Some(attempt) = &attempt {
         tidy(attempt, &mut outcome);
     }
-    let plan: Option<Plan> = read_json(&dir.file("attempt.json"))?;
     let (next, costs_retry) = decide(locked, &task, n, &outcome)?;
     let summary = AttemptSummary {
         attempt: n,
@@ -102,6 +112,34 @@ fn receipt(locked: &LockedTask, task: &Task, plan: &Plan, outcome: &Outcome) -> 
             gate: &outcome.gate,
         },
     )
+}
+
+/// How attempt `n` ended. A file that a worker spoiled says nothing.
+fn ended_file(locked: &LockedTask, n: u32) -> Option<EndedFile> {
+    read_json(&locked.dir().attempt(n).file("ended.json")).ok().flatten()
+}
+
+/// Ends a task whose record cannot be read: nobody could ever carry it on.
+fn end_unreadable(
+    locked: &LockedTask,
+    found: Found,
+    plan: Option<&Plan>,
+    error: &SpoolError,
+) -> anyhow::Result<()> {
+    let worker = match plan {
+        Some(plan) => plan.profile.name.clone(),
+        None => "unknown".parse().map_err(anyhow::Error::msg)?,
+    };
+    let record = std::fs::read(locked.dir().record(locked.dir().last_revision())).unwrap_or_default();
+    let message = format!("the task's record cannot be read: {error}");
+    let result = TaskResult {
+        attempt: found.ticket.attempt,
+        phase: Some(Phase::Preparing),
+        task_sha256: plan.map_or_else(|| events::hash(&record), |p| p.task_sha256.clone()),
+        started_at: plan.map(|p| p.started_at),
+        ..bare_result_of(locked.id(), worker, State::Failed, Some(Class::Internal), message)
+    };
+    end(locked, found, result)
 }
 
 /// Finishes an end that a crash cut short after the result was written.
@@ -242,10 +280,7 @@ fn decide(
     }
     let mut spent = 0;
     for k in 1..n {
-        spent += u32::from(
-            read_json::<EndedFile>(&locked.dir().attempt(k).file("ended.json"))?
-                .is_none_or(|e| e.costs_retry),
-        );
+        spent += u32::from(ended_file(locked, k).is_none_or(|e| e.costs_retry));
     }
     if spent >= most {
         return Ok((None, true));
@@ -276,11 +311,7 @@ fn result(
     n: u32,
     outcome: Outcome,
 ) -> anyhow::Result<TaskResult> {
-    let mut attempts = Vec::new();
-    for k in 1..=n {
-        attempts
-            .extend(read_json::<EndedFile>(&locked.dir().attempt(k).file("ended.json"))?.map(|e| e.summary));
-    }
+    let attempts = (1..=n).filter_map(|k| ended_file(locked, k)).map(|e| e.summary).collect();
     let bare = bare_result(task, outcome.state, outcome.class, outcome.message);
     let mut durations = outcome.durations;
     if let Some(plan) = plan {

@@ -7,7 +7,7 @@ use super::{Found, LockedTask, Place, Spool, SpoolError, events, names};
 use crate::durable;
 use crate::model::result::{Durations, WorkerUsed};
 use crate::model::{
-    Class, EventKind, HeldReason, State, Task, TaskId, TaskResult, Usage, VERSION, Verification,
+    Class, EventKind, HeldReason, State, Task, TaskId, TaskResult, Usage, VERSION, Verification, WorkerName,
 };
 use anyhow::Context as _;
 use chrono::Utc;
@@ -35,7 +35,9 @@ impl LockedTask {
         self.move_ticket(from, place, from.ticket)?;
         durable::remove_file(&self.dir.hold())?;
         durable::remove_file(&self.dir.progress())?;
-        if let Some(results) = self.task()?.submitted_by.results {
+        // A worker may have spoiled the record: it is told nowhere then.
+        let task = self.task().ok().filter(|t| events::hash(&t.to_bytes()) == result.task_sha256);
+        if let Some(results) = task.and_then(|t| t.submitted_by.results) {
             // A client's folder may be gone or full; that is no reason not to end.
             let _ = durable::replace(&results.join(format!("{}.result.json", self.id())), &bytes);
         }
@@ -95,8 +97,22 @@ impl LockedTask {
 /// A result that holds no work.
 pub fn bare_result(task: &Task, state: State, class: Option<Class>, message: String) -> TaskResult {
     TaskResult {
+        task_sha256: events::hash(&task.to_bytes()),
+        ..bare_result_of(task.id, task.worker.clone(), state, class, message)
+    }
+}
+
+/// A result that holds no work, of a task whose record cannot be read: `task_sha256` is left empty.
+pub fn bare_result_of(
+    id: TaskId,
+    worker: WorkerName,
+    state: State,
+    class: Option<Class>,
+    message: String,
+) -> TaskResult {
+    TaskResult {
         version: VERSION,
-        id: task.id,
+        id,
         attempt: 0,
         state,
         class,
@@ -119,13 +135,7 @@ pub fn bare_result(task: &Task, state: State, class: Option<Class>, message: Str
         warnings: Vec::new(),
         deliverables: Vec::new(),
         artifacts: Vec::new(),
-        worker: WorkerUsed {
-            name: task.worker.clone(),
-            version: None,
-            provider: None,
-            model: None,
-            session: None,
-        },
+        worker: WorkerUsed { name: worker, version: None, provider: None, model: None, session: None },
         usage: Usage::default(),
         durations: Durations::default(),
         attempts: Vec::new(),
@@ -139,7 +149,7 @@ pub fn bare_result(task: &Task, state: State, class: Option<Class>, message: Str
         signal: None,
         stderr_tail: None,
         workspace: None,
-        task_sha256: events::hash(&task.to_bytes()),
+        task_sha256: String::new(),
         started_at: None,
         ended_at: Utc::now(),
         ticket: String::new(),

@@ -10,6 +10,7 @@ mod bench;
 mod failures;
 mod keys;
 mod resume;
+mod server;
 mod spool;
 mod stop;
 mod tools;

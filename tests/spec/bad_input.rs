@@ -119,7 +119,7 @@ fn spool_and_repository_are_never_inside_each_other() {
 fn a_worker_must_be_there() {
     let world = World::new();
     world.submit("x").worker("shel").refused(4, &["worker: there is no worker shel", "did you mean shell?"]);
-    world.submit("x").refused(4, &["worker: the task names no worker, and there is no default"]);
+    world.submit("x").refused(4, &["worker: no worker is named, and none was found"]);
     world
         .submit("x")
         .worker("shell")

@@ -38,7 +38,9 @@ impl Client {
             .timeout_per_read(Some(settings.read_timeout))
             .timeout_per_write(Some(settings.read_timeout))
             .user_agent(concat!("workspool/", env!("CARGO_PKG_VERSION")));
-        if let Some(certificates) = certificates()? {
+        if settings.base_url.starts_with("https")
+            && let Some(certificates) = certificates()?
+        {
             let tls = ureq::tls::TlsConfig::builder().root_certs(certificates).build();
             config = config.tls_config(tls);
         }
@@ -71,7 +73,11 @@ impl Client {
             ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => ErrorClass::Usage,
             _ => ErrorClass::Network,
         };
-        Failure::new(class, format!("no answer from {}: {error}", self.url))
+        let error = error.to_string();
+        let mut failure = Failure::new(class, format!("no answer from {}: {error}", self.url));
+        // A certificate that is not trusted will not be in a minute.
+        failure.may_retry = error.contains("certificate").then_some(false);
+        failure
     }
 }
 

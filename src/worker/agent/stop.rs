@@ -42,8 +42,8 @@ pub(super) fn on_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Keeps the key that our environment holds from commands of the same user: they cannot read our
-/// `/proc/self/environ`, nor attach to us. (Linux; macOS shows environments to nobody else by itself.)
+/// Keeps the key that our environment holds from commands of the same user: on Linux they can then neither
+/// read `/proc/<us>/environ` nor attach to us. macOS has no such switch.
 pub(super) fn hide_environment() {
     #[cfg(target_os = "linux")]
     {
