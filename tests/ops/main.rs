@@ -5,6 +5,8 @@
 mod config;
 mod docs;
 mod doctor;
+#[cfg(feature = "faults")]
+mod faults;
 mod metrics;
 mod notify;
 mod real;

@@ -36,8 +36,8 @@ impl Stand {
         Ok(Stand { kind, binary: resolved.binary, env: resolved.env, installed: false })
     }
 
-    /// Runs this program as the service would, and returns what it prints.
-    fn run(&self, args: &[&str], scratch: &Path) -> anyhow::Result<String> {
+    /// Runs this program as the service would, and returns its exit code and what it prints.
+    fn run(&self, args: &[&str], scratch: &Path) -> anyhow::Result<(i32, String)> {
         match self.kind {
             Kind::Launchd => service::launchd_once(&self.binary, args, &self.env, scratch, LIMIT),
             Kind::Systemd => {
@@ -65,10 +65,10 @@ impl Stand {
     }
 }
 
-fn said(command: Command) -> anyhow::Result<String> {
+fn said(command: Command) -> anyhow::Result<(i32, String)> {
     let said =
         ask(command, None, LIMIT)?.with_context(|| format!("it did not end within {} s", LIMIT.as_secs()))?;
-    Ok(said.text)
+    Ok((said.status.code().unwrap_or(-1), said.text))
 }
 
 /// Makes the checks from where the service stands.
@@ -80,7 +80,10 @@ pub fn as_service(spool: &Spool) -> anyhow::Result<Vec<Finding>> {
     let what = if stand.installed { "the installed service" } else { "a service as it would be installed" };
     let mut found = vec![Finding::ok(format!("looked at as {what} ({})", stand.kind))];
     let root = spool.root().to_string_lossy().into_owned();
-    match stand.run(&["--spool", &root, "doctor", "--json"], scratch.path()).and_then(|text| parse(&text)) {
+    match stand
+        .run(&["--spool", &root, "doctor", "--json"], scratch.path())
+        .and_then(|(_, text)| parse(&text))
+    {
         Ok(inside) => found.extend(inside),
         Err(e) => found.push(
             Finding::error(format!("the service cannot be started: {e:#}"))
@@ -149,6 +152,9 @@ fn outlives(stand: &Stand, scratch: &Path) -> anyhow::Result<()> {
         .find(|w| w.parse::<crate::model::TaskId>().is_ok())
         .context("no task was made")?
         .to_owned();
-    stand.run(&["--spool", &spool, "tick", "--quiet"], scratch)?;
+    let (code, text) = stand.run(&["--spool", &spool, "tick", "--quiet"], scratch)?;
+    if code != 0 {
+        bail!("the tick ended with {code}: {}", super::first_line(&text));
+    }
     here(&["wait", &id, "--timeout", "60"]).map(drop)
 }

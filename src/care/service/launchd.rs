@@ -116,19 +116,20 @@ pub(super) fn is_active(name: &str) -> anyhow::Result<bool> {
     Ok(false)
 }
 
-/// Runs a program once as a job of launchd, and returns what it prints.
+/// Runs a program once as a job of launchd, and returns its exit code and what it prints.
 pub(in super::super) fn once(
     binary: &Path,
     args: &[&str],
     env: &BTreeMap<String, String>,
     scratch: &Path,
     limit: Duration,
-) -> anyhow::Result<String> {
+) -> anyhow::Result<(i32, String)> {
     let name = format!("doctor-{}", std::process::id());
     let (out, end) = (scratch.join("out"), scratch.join("end"));
     let _ = std::fs::remove_file(&end);
     // A shell that says when it is over: launchd tells nobody.
-    let script = "out=$1; end=$2; shift 2; \"$@\" >\"$out\" 2>&1; : >\"$end\"";
+    let script =
+        "out=$1; end=$2; shift 2; \"$@\" >\"$out\" 2>&1; echo $? >\"$end.tmp\"; mv \"$end.tmp\" \"$end\"";
     let mut words = vec!["/bin/sh".to_owned(), "-c".into(), script.into(), "sh".into()];
     words.extend([&out, &end, &binary.to_owned()].map(|p| p.to_string_lossy().into_owned()));
     words.extend(args.iter().map(|a| (*a).to_owned()));
@@ -149,7 +150,8 @@ pub(in super::super) fn once(
     let ended = end.exists();
     let _ = deactivate(&name);
     anyhow::ensure!(ended, "it did not end within {} s", limit.as_secs());
-    Ok(String::from_utf8_lossy(&std::fs::read(&out)?).into_owned())
+    let code = std::fs::read_to_string(&end)?.trim().parse().unwrap_or(-1);
+    Ok((code, String::from_utf8_lossy(&std::fs::read(&out)?).into_owned()))
 }
 
 #[cfg(test)]
