@@ -30,6 +30,7 @@
 
 pub mod cli;
 pub mod mcp;
+pub mod setup;
 pub mod verbs;
 pub mod runner;
 pub mod care;

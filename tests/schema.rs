@@ -80,6 +80,7 @@ fn ours(name: &str) -> fn(&[u8]) -> Result<(), String> {
         "repo-config" => reads_as::<RepoConfig>,
         "intake" => reads_as::<Intake>,
         "task-record" => reads_as::<Task>,
+        "receipt" => reads_as::<workspool::model::receipt::Receipt>,
         "result" => reads_as::<TaskResult>,
         "review" => reads_as::<ReviewFile>,
         "event" => reads_as::<Event>,

@@ -3,10 +3,13 @@
 use super::outcome::Outcome;
 use super::{Attempt, Plan};
 use crate::durable;
+use crate::gate;
 use crate::git::View;
-use crate::model::result::{AttemptSummary, WorkerUsed};
-use crate::model::{Class, EventKind, HeldReason, State, Task, TaskResult, VERSION, WorkspaceKind};
-use crate::spool::{Breaker, Found, LockedTask, bare_result, read_json, ticket_of};
+use crate::model::result::{AttemptSummary, FileRef, WorkerUsed};
+use crate::model::{Class, EventKind, HeldReason, Phase, State, Task, TaskResult, VERSION, WorkspaceKind};
+use crate::spool::{
+    Breaker, Found, LockedTask, SpoolError, bare_result, bare_result_of, events, read_json, ticket_of,
+};
 use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -36,19 +39,27 @@ pub(super) fn conclude(
     mut outcome: Outcome,
 ) -> anyhow::Result<()> {
     let n = found.ticket.attempt;
-    let task = locked.task()?;
     let dir = locked.dir().attempt(n);
     durable::ensure_dir(dir.path())?;
-    if let Some(ended) = read_json::<EndedFile>(&dir.file("ended.json"))?
-        && let Some(next) = ended.next
-    {
+    // What we know is not read again from where a worker could write.
+    let plan: Option<Plan> = match &attempt {
+        Some(attempt) => Some(attempt.plan.clone()),
+        None => read_json(&dir.file("attempt.json")).ok().flatten(),
+    };
+    let task = match &attempt {
+        Some(attempt) => attempt.task.clone(),
+        None => match locked.task() {
+            Ok(task) => task,
+            Err(e) => return end_unreadable(locked, found, plan.as_ref(), &e),
+        },
+    };
+    if let Some(next) = ended_file(locked, n).and_then(|ended| ended.next) {
         // A crash between the decision and the move.
         return retry(locked, found, n, &next);
     }
     if let Some(attempt) = &attempt {
         tidy(attempt, &mut outcome);
     }
-    let plan: Option<Plan> = read_json(&dir.file("attempt.json"))?;
     let (next, costs_retry) = decide(locked, &task, n, &outcome)?;
     let summary = AttemptSummary {
         attempt: n,
@@ -61,7 +72,7 @@ pub(super) fn conclude(
     };
     let ended = EndedFile { summary, costs_retry, next };
     durable::replace(&dir.file("ended.json"), &serde_json::to_vec_pretty(&ended)?)?;
-    locked.event(
+    locked.event_once(
         Some(n),
         EventKind::AttemptEnded {
             state: outcome.state,
@@ -72,7 +83,62 @@ pub(super) fn conclude(
     if let Some(next) = &ended.next {
         return retry(locked, found, n, next);
     }
-    let result = result(locked, &task, plan.as_ref(), n, outcome)?;
+    let receipt = match (&plan, outcome.state) {
+        (Some(plan), State::Succeeded) => Some(receipt(locked, &task, plan, &outcome)?),
+        _ => {
+            // One of an earlier attempt proves nothing about this one.
+            durable::remove_file(&locked.dir().receipt())?;
+            None
+        }
+    };
+    let result = TaskResult { receipt, ..result(locked, &task, plan.as_ref(), n, outcome)? };
+    end(locked, found, result)
+}
+
+/// Proves what came out.
+fn receipt(locked: &LockedTask, task: &Task, plan: &Plan, outcome: &Outcome) -> anyhow::Result<FileRef> {
+    gate::receipt::write(
+        locked,
+        &gate::receipt::Proven {
+            attempt: &locked.dir().attempt(plan.attempt),
+            revision: (plan.revision, &plan.task_sha256),
+            repository: task.repo.as_ref().filter(|_| plan.base.is_some()).map(|r| r.path.clone()),
+            base: plan.base.as_ref().map(ToString::to_string),
+            commit: outcome.commit.as_ref().map(ToString::to_string),
+            tree: outcome.tree.as_ref().map(ToString::to_string),
+            diff: outcome.diff.as_ref(),
+            worker: (&task.worker, outcome.version.as_deref()),
+            verification: outcome.verification,
+            gate: &outcome.gate,
+        },
+    )
+}
+
+/// How attempt `n` ended. A file that a worker spoiled says nothing.
+fn ended_file(locked: &LockedTask, n: u32) -> Option<EndedFile> {
+    read_json(&locked.dir().attempt(n).file("ended.json")).ok().flatten()
+}
+
+/// Ends a task whose record cannot be read: nobody could ever carry it on.
+fn end_unreadable(
+    locked: &LockedTask,
+    found: Found,
+    plan: Option<&Plan>,
+    error: &SpoolError,
+) -> anyhow::Result<()> {
+    let worker = match plan {
+        Some(plan) => plan.profile.name.clone(),
+        None => "unknown".parse().map_err(anyhow::Error::msg)?,
+    };
+    let record = std::fs::read(locked.dir().record(locked.dir().last_revision())).unwrap_or_default();
+    let message = format!("the task's record cannot be read: {error}");
+    let result = TaskResult {
+        attempt: found.ticket.attempt,
+        phase: Some(Phase::Preparing),
+        task_sha256: plan.map_or_else(|| events::hash(&record), |p| p.task_sha256.clone()),
+        started_at: plan.map(|p| p.started_at),
+        ..bare_result_of(locked.id(), worker, State::Failed, Some(Class::Internal), message)
+    };
     end(locked, found, result)
 }
 
@@ -214,10 +280,7 @@ fn decide(
     }
     let mut spent = 0;
     for k in 1..n {
-        spent += u32::from(
-            read_json::<EndedFile>(&locked.dir().attempt(k).file("ended.json"))?
-                .is_none_or(|e| e.costs_retry),
-        );
+        spent += u32::from(ended_file(locked, k).is_none_or(|e| e.costs_retry));
     }
     if spent >= most {
         return Ok((None, true));
@@ -248,11 +311,7 @@ fn result(
     n: u32,
     outcome: Outcome,
 ) -> anyhow::Result<TaskResult> {
-    let mut attempts = Vec::new();
-    for k in 1..=n {
-        attempts
-            .extend(read_json::<EndedFile>(&locked.dir().attempt(k).file("ended.json"))?.map(|e| e.summary));
-    }
+    let attempts = (1..=n).filter_map(|k| ended_file(locked, k)).map(|e| e.summary).collect();
     let bare = bare_result(task, outcome.state, outcome.class, outcome.message);
     let mut durations = outcome.durations;
     if let Some(plan) = plan {

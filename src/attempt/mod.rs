@@ -5,17 +5,18 @@
 //! leaves on the disk, and does nothing if that is there already.
 
 mod changes;
+mod command;
 mod conclude;
 mod finish;
 mod outcome;
 mod plan;
 mod prepare;
 mod spawn;
-mod start;
 mod steps;
 mod verify;
 mod work;
 
+use outcome::End;
 pub use outcome::Outcome;
 pub use plan::{Plan, REPO_FILE};
 pub use prepare::{clear_workspace, read_prepared};
@@ -47,8 +48,9 @@ struct Attempt<'a> {
 /// Carries the attempt that `found` stands for to its end, whoever began it.
 pub fn supervise(locked: &LockedTask, found: Found, expected: Option<String>) -> anyhow::Result<()> {
     let n = found.ticket.attempt;
-    // A result that names this very attempt: only the last rename is missing.
-    if let Some(result) = locked.spool().read_result(locked.id())?
+    // A result that names this very attempt: only the last rename is missing. One that cannot be read is not
+    // ours.
+    if let Ok(Some(result)) = locked.spool().read_result(locked.id())
         && result.attempt == n
         && result.ticket.contains(&found.ticket.to_string())
     {
@@ -139,8 +141,8 @@ fn continued(locked: &LockedTask, n: u32) -> anyhow::Result<Option<Plan>> {
 impl Attempt<'_> {
     /// All phases in order. What a phase finds done it does not do again.
     fn carry(&self) -> anyhow::Result<Outcome> {
-        if let Some(changed) = self.inputs_changed()? {
-            return Ok(changed);
+        if let Some(end) = self.inputs_changed()? {
+            return Ok(end.with(Outcome::default()).keep_all());
         }
         if let Err(message) = crate::intake::check_reserve(
             self.locked.spool().worktrees(),
@@ -153,7 +155,12 @@ impl Attempt<'_> {
         if let Some(end) = self.prepare(&mut outcome)? {
             return Ok(end.with(outcome));
         }
-        if let Some(end) = self.work_and_verify(&mut outcome)? {
+        let end = self.work_and_verify(&mut outcome)?;
+        // What ran could write there, too.
+        if let Some(changed) = self.inputs_changed()? {
+            return Ok(changed.with(outcome).keep_all());
+        }
+        if let Some(end) = end {
             return Ok(end.with(outcome));
         }
         self.finish(outcome)
@@ -186,16 +193,23 @@ impl Attempt<'_> {
         RequestName { task: self.task.id, attempt: self.number(), kind: RequestKind::Cancel }
     }
 
-    /// The task's record must be what it was when the attempt began, and what the keeper remembers.
-    fn inputs_changed(&self) -> anyhow::Result<Option<Outcome>> {
-        let bytes = std::fs::read(self.locked.dir().record(self.plan.revision))?;
-        let now = crate::spool::events::hash(&bytes);
+    /// The task's record must be what it was when the attempt began, and what the keeper remembers. One that
+    /// was changed is put back, if we still have it.
+    fn inputs_changed(&self) -> anyhow::Result<Option<End>> {
+        use crate::spool::events::hash;
+        let record = self.locked.dir().record(self.plan.revision);
+        let now = hash(&std::fs::read(&record).unwrap_or_default());
         let remembered = self.expected.as_ref().unwrap_or(&self.plan.task_sha256);
         if now == *remembered && now == self.plan.task_sha256 {
             return Ok(None);
         }
+        let own = self.task.to_bytes();
+        if hash(&own) == *remembered {
+            crate::durable::replace(&record, &own)
+                .with_context(|| format!("cannot put {} back", record.display()))?;
+        }
         let message = "the task's record was changed while it ran: nothing of this attempt can be trusted";
-        Ok(Some(Outcome::failed(Class::Internal, Phase::Finishing, message.to_owned()).keep_all()))
+        Ok(Some(End::failed(Class::Internal, Phase::Finishing, message)))
     }
 }
 

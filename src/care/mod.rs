@@ -1,1 +1,3 @@
-//! (being built)
+//! Looking after a spool: is everything true that must be, and what may go.
+
+pub mod check;

@@ -26,6 +26,9 @@ pub const REFUSED: u8 = 17;
 /// The time to wait was over first.
 pub const WAIT_OVER: u8 = 9;
 
+/// `check` or `audit` found a problem.
+pub const PROBLEMS: u8 = 40;
+
 /// An error with the exit code of its class.
 #[derive(Debug)]
 pub struct Exit {

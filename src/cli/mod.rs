@@ -1,17 +1,20 @@
 //! The command line: a file a verb, arguments in, text or JSON out.
 
 mod artifacts;
+mod audit;
+mod check;
 mod demo;
 mod diff;
 mod exit;
 mod list;
 mod logs;
-mod models;
 mod mcp;
 pub mod reference;
+mod models;
 mod review;
 mod run;
 mod schema;
+mod setup;
 mod show;
 mod state;
 mod submit;
@@ -66,10 +69,13 @@ enum Verb {
     Reject(review::RejectArgs),
     Revise(review::ReviseArgs),
     Workers(workers::Args),
+    Audit(audit::Args),
+    Check(check::Args),
     Models(models::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
     Mcp(mcp::Args),
+    Setup(setup::Args),
     Schema(schema::Args),
     Demo(demo::Args),
     Agent(crate::worker::agent::Options),
@@ -100,6 +106,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Demo(args) => return demo::run(&args),
         Verb::Agent(options) => return Ok(crate::worker::agent::run(&options)),
         Verb::Mcp(args) => return mcp::run(cli.spool, &args),
+        Verb::Setup(args) => return setup::run(cli.spool, &args),
         verb => verb,
     };
     let house = House::open(cli.spool)?;
@@ -121,10 +128,12 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Reject(args) => review::reject(&house, &args),
         Verb::Revise(args) => review::revise(&house, &args),
         Verb::Workers(args) => workers::run(&house, &args),
+        Verb::Audit(args) => audit::run(&house, &args),
+        Verb::Check(args) => check::run(&house, &args),
         Verb::Models(args) => models::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
-        Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) => Ok(0),
+        Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) | Verb::Setup(_) => Ok(0),
     }
 }
 

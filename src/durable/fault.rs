@@ -4,6 +4,10 @@
 //! environment variable `WORKSPOOL_FAULT=<k>:<what>` makes the k-th point of this process kill it
 //! (`kill`), or fail with `enospc`, `eio` or `eacces`; `WORKSPOOL_FAULT_LOG=<file>` appends the name of
 //! every point passed. Without the feature a point is nothing at all.
+//!
+//! Both variables are inherited by the processes that a process starts. `WORKSPOOL_FAULT_PROCESS=<verb>` or
+//! `<verb>:<text>` limits points to processes with this first argument, and with an argument that ends with
+//! the text; `WORKSPOOL_FAULT_ONCE=<file>` lets only one process be hit: the one that could make the file.
 
 use std::io;
 
@@ -21,6 +25,9 @@ pub fn point(name: &'static str) -> io::Result<()> {
     use std::sync::atomic::{AtomicU64, Ordering};
     static PASSED: AtomicU64 = AtomicU64::new(0);
 
+    if !is_meant() {
+        return Ok(());
+    }
     let k = PASSED.fetch_add(1, Ordering::SeqCst) + 1;
     if let Some(path) = std::env::var_os("WORKSPOOL_FAULT_LOG")
         && let Ok(mut log) = std::fs::OpenOptions::new().append(true).create(true).open(path)
@@ -30,7 +37,7 @@ pub fn point(name: &'static str) -> io::Result<()> {
     let Some(order) = std::env::var("WORKSPOOL_FAULT").ok() else { return Ok(()) };
     let Some((at, what)) = order.split_once(':') else { return Ok(()) };
     let hit = at.parse::<u64>().map_or(at == name, |at| at == k);
-    if !hit {
+    if !hit || !is_first() {
         return Ok(());
     }
     match what {
@@ -45,4 +52,23 @@ pub fn point(name: &'static str) -> io::Result<()> {
         "eacces" => Err(rustix::io::Errno::ACCESS.into()),
         _ => Ok(()),
     }
+}
+
+/// Whether this is the process that the test means.
+#[cfg(feature = "faults")]
+fn is_meant() -> bool {
+    static MEANT: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *MEANT.get_or_init(|| {
+        let Ok(which) = std::env::var("WORKSPOOL_FAULT_PROCESS") else { return true };
+        let (verb, text) = which.split_once(':').unwrap_or((&which, ""));
+        let args: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+        args.get(1).is_some_and(|a| a == verb) && args.iter().any(|a| a.ends_with(text))
+    })
+}
+
+/// Whether no other process was hit before.
+#[cfg(feature = "faults")]
+fn is_first() -> bool {
+    let Some(path) = std::env::var_os("WORKSPOOL_FAULT_ONCE") else { return true };
+    std::fs::OpenOptions::new().write(true).create_new(true).open(path).is_ok()
 }

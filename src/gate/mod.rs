@@ -1,5 +1,9 @@
 //! The gate: the verification that we run ourselves, after the worker has ended.
 
+pub mod audit;
+pub mod receipt;
+mod replay;
+
 use crate::keeper::{Carried, Cause, Ended, StepExit};
 use crate::model::result::GateRun;
 use crate::model::{Command, Verification};

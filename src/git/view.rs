@@ -248,6 +248,16 @@ impl View {
         diff::patch(&self.objects(), self.record.format, old, new, file)
     }
 
+    /// Writes the files of a commit into an empty folder, with an index of its own at `index`.
+    pub fn export(&self, commit: &Oid, into: &Path, index: &Path) -> Result<(), GitError> {
+        let git = self.objects().work_tree(into).index(index);
+        git.writes("read-tree")
+            .args(["--reset", "-u", "--no-recurse-submodules", commit.as_str()])
+            .deadline(std::time::Duration::from_secs(600))
+            .run()
+            .map(drop)
+    }
+
     /// Makes a commit object. The same inputs make the same commit, so it may be repeated after a crash.
     pub fn commit(
         &self,

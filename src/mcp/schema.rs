@@ -6,9 +6,18 @@ use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value};
 
-/// Makes the schema of a tool's arguments or result: everything in one piece, without references.
-pub fn of<T: JsonSchema>() -> Map<String, Value> {
-    let settings = SchemaSettings::draft2020_12().with(|s| {
+/// Makes the schema of a tool's arguments: everything in one piece, without references.
+pub fn arguments<T: JsonSchema>() -> Map<String, Value> {
+    of::<T>(SchemaSettings::draft2020_12().for_deserialize())
+}
+
+/// Makes the schema of a tool's result: what may be left out is not required.
+pub fn result<T: JsonSchema>() -> Map<String, Value> {
+    of::<T>(SchemaSettings::draft2020_12().for_serialize())
+}
+
+fn of<T: JsonSchema>(settings: SchemaSettings) -> Map<String, Value> {
+    let settings = settings.with(|s| {
         s.inline_subschemas = true;
         s.meta_schema = None;
     });

@@ -93,8 +93,8 @@ impl Tool {
             title,
             about,
             effect,
-            input: Arc::new(schema::of::<A>()),
-            output: Arc::new(schema::of::<O>()),
+            input: Arc::new(schema::arguments::<A>()),
+            output: Arc::new(schema::result::<O>()),
             kind,
         }
     }

@@ -8,6 +8,7 @@ pub mod fact;
 pub mod id;
 pub mod input;
 pub mod profile;
+pub mod receipt;
 pub mod rejection;
 pub mod request;
 pub mod result;

@@ -61,6 +61,10 @@ pub struct TaskResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<FileRef>,
 
+    /// What proves this result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<FileRef>,
+
     /// The verify commands as we ran them.
     #[serde(default)]
     pub gate: Vec<GateRun>,

@@ -8,6 +8,7 @@ use super::config::{Config, RepoConfig};
 use super::event::Event;
 use super::fact::Fact;
 use super::profile::Profile;
+use super::receipt::Receipt;
 use super::rejection::Rejection;
 use super::request::Request;
 use super::result::TaskResult;
@@ -39,6 +40,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
         ("intake.schema.json", of::<Intake>("intake", Program)),
         ("task-record.schema.json", of::<Task>("task-record", Program)),
         ("result.schema.json", of::<TaskResult>("result", Program)),
+        ("receipt.schema.json", of::<Receipt>("receipt", Program)),
         ("review.schema.json", of::<ReviewFile>("review", Program)),
         ("event.schema.json", of::<Event>("event", Program)),
         ("request.schema.json", of::<Request>("request", Program)),

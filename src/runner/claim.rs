@@ -194,6 +194,12 @@ fn claim_ticket(spool: &Spool, ticket: Ticket) -> anyhow::Result<Option<(LockedT
         return Ok(None);
     }
     let found = Found { place: Place::Queue, ticket };
+    if let Some(result) = spool.result_waits_for(&found)? {
+        // Whoever ended it died before the ticket moved.
+        locked.end(found, result)?;
+        spool.release_dependents(ticket.task)?;
+        return Ok(None);
+    }
     let task = locked.task()?;
     if ticket.attempt == 1 && expired(&task) {
         locked.end_without_work(found, State::Expired, None, "expired before it could start")?;

@@ -80,10 +80,15 @@ fn nothing_left(spool: &Spool, config: &Config) -> anyhow::Result<bool> {
     let queued = parsed::<Ticket>(&spool.queue())?;
     let busy = !(queued.is_empty() || claim::all_limited(spool, config, &queued))
         || !parsed::<Ticket>(&spool.running())?.is_empty()
-        || !names(&spool.intake())?.is_empty()
-        || !names(&spool.releases())?.is_empty()
+        || whole(&spool.intake())?
+        || whole(&spool.releases())?
         || parsed::<TimedTicket>(&spool.held(HeldReason::Time))?.iter().any(|t| t.ticket.attempt > 1);
     Ok(!busy)
+}
+
+/// Whether there is a file in a folder, besides what somebody died writing.
+fn whole(dir: &std::path::Path) -> anyhow::Result<bool> {
+    Ok(names(dir)?.iter().any(|n| !n.as_encoded_bytes().starts_with(b".")))
 }
 
 /// Calls `act` at SIGTERM, SIGINT and SIGHUP instead of dying of them.

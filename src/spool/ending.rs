@@ -7,7 +7,7 @@ use super::{Found, LockedTask, Place, Spool, SpoolError, events, names};
 use crate::durable;
 use crate::model::result::{Durations, WorkerUsed};
 use crate::model::{
-    Class, EventKind, HeldReason, State, Task, TaskId, TaskResult, Usage, VERSION, Verification,
+    Class, EventKind, HeldReason, State, Task, TaskId, TaskResult, Usage, VERSION, Verification, WorkerName,
 };
 use anyhow::Context as _;
 use chrono::Utc;
@@ -29,13 +29,15 @@ impl LockedTask {
             false => durable::replace(&note, b"")?,
         }
         let attempt = (result.attempt > 0).then_some(result.attempt);
-        self.event(attempt, EventKind::Ended { state, message })?;
+        self.event_once(attempt, EventKind::Ended { state, message })?;
         let file = self.dir.result();
         durable::replace(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
         self.move_ticket(from, place, from.ticket)?;
         durable::remove_file(&self.dir.hold())?;
         durable::remove_file(&self.dir.progress())?;
-        if let Some(results) = self.task()?.submitted_by.results {
+        // A worker may have spoiled the record: it is told nowhere then.
+        let task = self.task().ok().filter(|t| events::hash(&t.to_bytes()) == result.task_sha256);
+        if let Some(results) = task.and_then(|t| t.submitted_by.results) {
             // A client's folder may be gone or full; that is no reason not to end.
             let _ = durable::replace(&results.join(format!("{}.result.json", self.id())), &bytes);
         }
@@ -53,6 +55,23 @@ impl LockedTask {
     ) -> anyhow::Result<()> {
         let task = self.task()?;
         self.end(from, bare_result(&task, state, class, message.into()))
+    }
+}
+
+impl Spool {
+    /// The result that was written for this very ticket, where a crash kept the ticket from moving.
+    ///
+    /// A task that ended and is to be tried again may have a ticket of the same name: then something has
+    /// happened since its end.
+    pub fn result_waits_for(&self, found: &Found) -> Result<Option<TaskResult>, SpoolError> {
+        let Some(result) = self.read_result(found.ticket.task)? else { return Ok(None) };
+        if super::done_place(&result.ticket).is_none_or(|done| done.ticket != found.ticket) {
+            return Ok(None);
+        }
+        let path = self.task(found.ticket.task).events();
+        let all = events::read(&path).map_err(|e| SpoolError::io("read", &path, e))?;
+        let last = all.last().map(|e| &e.what);
+        Ok(matches!(last, Some(EventKind::Ended { .. })).then_some(result))
     }
 }
 
@@ -78,8 +97,22 @@ impl LockedTask {
 /// A result that holds no work.
 pub fn bare_result(task: &Task, state: State, class: Option<Class>, message: String) -> TaskResult {
     TaskResult {
+        task_sha256: events::hash(&task.to_bytes()),
+        ..bare_result_of(task.id, task.worker.clone(), state, class, message)
+    }
+}
+
+/// A result that holds no work, of a task whose record cannot be read: `task_sha256` is left empty.
+pub fn bare_result_of(
+    id: TaskId,
+    worker: WorkerName,
+    state: State,
+    class: Option<Class>,
+    message: String,
+) -> TaskResult {
+    TaskResult {
         version: VERSION,
-        id: task.id,
+        id,
         attempt: 0,
         state,
         class,
@@ -95,19 +128,14 @@ pub fn bare_result(task: &Task, state: State, class: Option<Class>, message: Str
         salvage: None,
         changed: Vec::new(),
         diff: None,
+        receipt: None,
         gate: Vec::new(),
         tests_claimed: Vec::new(),
         open_questions: Vec::new(),
         warnings: Vec::new(),
         deliverables: Vec::new(),
         artifacts: Vec::new(),
-        worker: WorkerUsed {
-            name: task.worker.clone(),
-            version: None,
-            provider: None,
-            model: None,
-            session: None,
-        },
+        worker: WorkerUsed { name: worker, version: None, provider: None, model: None, session: None },
         usage: Usage::default(),
         durations: Durations::default(),
         attempts: Vec::new(),
@@ -121,7 +149,7 @@ pub fn bare_result(task: &Task, state: State, class: Option<Class>, message: Str
         signal: None,
         stderr_tail: None,
         workspace: None,
-        task_sha256: events::hash(&task.to_bytes()),
+        task_sha256: String::new(),
         started_at: None,
         ended_at: Utc::now(),
         ticket: String::new(),
@@ -184,6 +212,11 @@ impl Spool {
 impl LockedTask {
     /// Puts a ticket that waits where it now belongs: further waiting, the queue, or the end.
     pub fn settle(&self, found: Found) -> anyhow::Result<Found> {
+        if let Some(result) = self.spool.result_waits_for(&found)? {
+            // Whoever ended it died before the ticket moved.
+            self.end(found, result)?;
+            return self.ticket()?.context("the ticket of an ended task is gone");
+        }
         let task = self.task()?;
         let now = Utc::now();
         match self.spool.needs(&task)? {

@@ -29,7 +29,9 @@ impl EventLog {
         let (seq, head) = match &tail {
             None => (0, GENESIS.to_owned()),
             Some(Tail { line, whole }) => {
-                let seq = serde_json::from_slice::<Event>(line).map_or_else(|_| count_lines(path), |e| e.seq);
+                // A line that cannot be read still has its place.
+                let seq = serde_json::from_slice::<Event>(line)
+                    .map_or_else(|_| count_lines(path) + u64::from(!whole), |e| e.seq);
                 if !whole {
                     durable::append(path, b"\n")?;
                 }
@@ -124,25 +126,53 @@ pub struct BrokenChain {
     pub what: String,
 }
 
-/// Checks that every line names the hash of the line before it; returns the hash of the last line.
-pub fn verify_chain(bytes: &[u8]) -> Result<String, BrokenChain> {
-    let mut head = GENESIS.to_owned();
+/// What a history says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chain {
+    /// The hash of the last line.
+    pub head: String,
+    /// Lines, from 1, that a crash cut short. The line after one names its hash all the same.
+    pub torn: Vec<usize>,
+    /// The first line that does not follow from the line before it.
+    pub broken: Option<BrokenChain>,
+}
+
+/// Walks a history from its first line, over lines that were cut short.
+pub fn walk_chain(bytes: &[u8]) -> Chain {
+    let mut chain = Chain { head: GENESIS.to_owned(), torn: Vec::new(), broken: None };
     let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     if lines.is_empty() {
-        return Ok(head);
+        return chain;
     }
     for (k, line) in lines.split(|b| *b == b'\n').enumerate() {
-        let broken = |what: String| BrokenChain { line: k + 1, what };
-        let event: Event = serde_json::from_slice(line).map_err(|e| broken(format!("not an event: {e}")))?;
-        if event.prev != head {
-            return Err(broken("does not name the hash of the line before it".into()));
+        match serde_json::from_slice::<Event>(line) {
+            Err(_) => chain.torn.push(k + 1),
+            Ok(event) => {
+                let what = if event.prev != chain.head {
+                    Some("does not name the hash of the line before it".to_owned())
+                } else if event.seq != k as u64 + 1 {
+                    Some(format!("is numbered {}", event.seq))
+                } else {
+                    None
+                };
+                if let Some(what) = what {
+                    chain.broken.get_or_insert(BrokenChain { line: k + 1, what });
+                }
+            }
         }
-        if event.seq != k as u64 + 1 {
-            return Err(broken(format!("is numbered {}", event.seq)));
-        }
-        head = hash(line);
+        chain.head = hash(line);
     }
-    Ok(head)
+    chain
+}
+
+/// Checks that every line names the hash of the line before it; returns the hash of the last line.
+pub fn verify_chain(bytes: &[u8]) -> Result<String, BrokenChain> {
+    let chain = walk_chain(bytes);
+    let torn = chain.torn.first().map(|line| BrokenChain { line: *line, what: "not an event".into() });
+    match [chain.broken, torn].into_iter().flatten().min_by_key(|b| b.line) {
+        Some(broken) => Err(broken),
+        None => Ok(chain.head),
+    }
 }
 
 const _: () = assert!(VERSION == 1, "a new version of events needs a reader for the old one");
@@ -177,7 +207,10 @@ mod tests {
         durable::append(&path, b"{\"seq\":3,\"at\":\"20").unwrap();
         EventLog::open(&path).unwrap().add(None, EventKind::Warning { message: "after".into() }).unwrap();
         assert_eq!(read(&path).unwrap().len(), 3);
-        assert_eq!(verify_chain(&std::fs::read(&path).unwrap()).unwrap_err().line, 3);
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(verify_chain(&bytes).unwrap_err().line, 3);
+        let chain = walk_chain(&bytes);
+        assert_eq!((chain.torn, chain.broken), (vec![3], None), "the line after it still follows");
     }
 
     proptest! {

@@ -271,6 +271,11 @@ impl TaskDir {
         self.path.join("result.json")
     }
 
+    /// What proves the result.
+    pub fn receipt(&self) -> PathBuf {
+        self.path.join("receipt.json")
+    }
+
     /// Verdicts.
     pub fn review(&self) -> PathBuf {
         self.path.join("review.json")

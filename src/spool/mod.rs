@@ -11,7 +11,7 @@ mod requests;
 mod tickets;
 
 pub use breakers::Breaker;
-pub use ending::{Needs, bare_result, waiting_message};
+pub use ending::{Needs, bare_result, bare_result_of, waiting_message};
 pub use error::SpoolError;
 pub use events::EventLog;
 pub use layout::{AttemptDir, HOME_VARIABLE, Spool, TaskDir, names, parsed};

@@ -133,11 +133,21 @@ impl Spool {
 
     /// Finds a task's ticket without its lock. `None` may mean that it was between two folders each time.
     pub fn find_ticket(&self, id: TaskId) -> Result<Option<Found>, SpoolError> {
-        let task = self.read_task(id)?;
-        for _ in 0..3 {
-            if let Some(found) = self.look(&task)? {
-                return Ok(Some(found));
+        match self.read_task(id) {
+            Ok(task) if task.id == id => {
+                for _ in 0..3 {
+                    if let Some(found) = self.look(&task)? {
+                        return Ok(Some(found));
+                    }
+                }
             }
+            // A worker spoiled the record: the names of tickets still tell, so that the task can be ended.
+            Ok(_) | Err(SpoolError::Broken(..)) => {
+                if let Some(found) = self.ended(id).ok().flatten() {
+                    return Ok(Some(found));
+                }
+            }
+            Err(e) => return Err(e),
         }
         self.search(id)
     }
@@ -161,12 +171,14 @@ impl Spool {
                 }
             }
         }
-        if let Some(found) = self.read_result(task.id)?.and_then(|r| done_place(&r.ticket))
-            && self.ticket_path(found.place, &found.ticket).exists()
-        {
-            return Ok(Some(found));
-        }
-        Ok(None)
+        self.ended(task.id)
+    }
+
+    /// Looks where a task's result says that its ticket is.
+    fn ended(&self, id: TaskId) -> Result<Option<Found>, SpoolError> {
+        let named = self.read_result(id)?.and_then(|r| done_place(&r.ticket));
+        Ok(named
+            .filter(|found| found.ticket.task == id && self.ticket_path(found.place, &found.ticket).exists()))
     }
 
     /// Looks everywhere: for a ticket whose name does not follow from the record, as after an edit that a
@@ -305,6 +317,17 @@ impl LockedTask {
     /// Adds to the task's history.
     pub fn event(&self, attempt: Option<u32>, what: EventKind) -> anyhow::Result<()> {
         EventLog::open(&self.dir.events())?.add(attempt, what)
+    }
+
+    /// Adds to the task's history, unless it tells the same already since the last retry: what a crash made
+    /// somebody do again did not happen twice.
+    pub fn event_once(&self, attempt: Option<u32>, what: EventKind) -> anyhow::Result<()> {
+        let all = super::events::read(&self.dir.events())?;
+        let since = all.iter().rev().take_while(|e| !matches!(e.what, EventKind::Retry { .. }));
+        if since.into_iter().any(|e| e.attempt == attempt && e.what == what) {
+            return Ok(());
+        }
+        self.event(attempt, what)
     }
 
     /// Puts a first ticket into the spool.

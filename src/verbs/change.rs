@@ -138,6 +138,8 @@ pub fn retry(house: &House, id: TaskId, worker: Option<WorkerName>) -> Result<St
     }
     let attempt = locked.dir().last_attempt() + 1;
     locked.event(Some(attempt), EventKind::Retry { attempt, until: None })?;
+    // It tells the old result from one for the ticket's new name: it must not be lost without the move.
+    crate::durable::sync_file(&locked.dir().events()).context("cannot sync the history")?;
     let message = format!("to be tried again (it was {state})");
     let place = locked.write_hold(HeldReason::Hand, None, &message)?;
     let found = locked.move_ticket(found, place, ticket_of(&task, attempt))?;

@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn worktreeinclude_reads_like_gitignore() {
         let (patterns, warnings) = worktree_include("# c\n.env\n/local/\nconfig/*.toml\n!no\n");
-        assert_eq!(patterns, ["**/.env", "**/local/", "config/*.toml"]);
+        assert_eq!(patterns, ["**/.env", "local/", "config/*.toml"]);
         assert_eq!(warnings.len(), 1);
     }
 }

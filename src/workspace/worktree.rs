@@ -109,6 +109,10 @@ pub fn clear(
             };
             let scratch = tempfile::tempdir_in(spool.tmp())?;
             let Some(base) = repo.read_ref(&branch)? else { bail!("the branch {branch} is gone") };
+            if !tree.git_dir.join("index").exists() {
+                // Registered and never filled.
+                tree.git().writes("read-tree").arg(base.as_str()).run()?;
+            }
             let view = View::create(&scratch.path().join("git"), repo, &tree, &base)?;
             view.forget_index()?;
             remove(spool, repo, &view, id, attempt, copied)

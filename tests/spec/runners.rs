@@ -44,6 +44,41 @@ fn two_loops_side_by_side_run_two_hundred_tasks_once_each() {
 }
 
 #[test]
+fn runners_and_supervisors_that_are_killed_at_random_run_each_task_once() {
+    let world = World::new();
+    let runs = world.root().join("runs");
+    let script = format!("echo $WORKSPOOL_TASK >> {}; sleep 0.05", runs.display());
+    let tasks: Vec<_> =
+        (0..60).map(|_| json!({"objective": script, "worker": "shell", "retries": 9})).collect();
+    let ids = world.submit_file("-").input(json!({ "tasks": tasks }).to_string()).all();
+    let mut runners: Vec<_> = (0..3).map(|_| world.run_loop()).collect();
+    let mut dice = 7_u32;
+    let mut killed = 0;
+    world.await_until("all tasks have ended", || {
+        dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let k = (dice >> 16) as usize;
+        if killed < 40 {
+            killed += 1;
+            if k % 3 == 0 {
+                runners[k % 5 % 3].kill();
+                runners[k % 5 % 3] = world.run_loop();
+            } else if let Some(p) = world.processes().into_iter().find(|p| p.what.contains(" exec ")) {
+                p.kill();
+            }
+        }
+        ids.iter().all(|id| world.spool().state_of(*id).is_ok_and(State::is_terminal))
+    });
+    let mut lines: Vec<String> = fs::read_to_string(runs).unwrap().lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ids.iter().map(ToString::to_string).collect::<Vec<_>>(), "each task once");
+    for id in ids {
+        let result = world.succeeded(id);
+        assert_eq!(result.attempts.len(), 1, "{result:?}");
+        workspool::spool::events::verify_chain(&fs::read(world.dir(id).events()).unwrap()).unwrap();
+    }
+}
+
+#[test]
 fn fifty_submitting_processes_lose_none() {
     let world = World::new();
     let _runner = world.run_loop();

@@ -112,12 +112,48 @@ fn a_worker_that_rewrites_its_task_is_not_believed() {
         .verify("true")
         .ok();
     let other = world.script("true").repo(&repo).ok();
-    world.run(&["run", "--drain", "--poll", "300ms"]).ok();
+    world.drain();
     let result = world.result(id);
     assert_eq!((result.id, result.state, result.class), (id, State::Failed, Some(Class::Internal)));
     assert!(result.message.contains("the task's record was changed while it ran"), "{}", result.message);
     assert_eq!(result.commit, None);
     world.succeeded(other);
+    // What was asked is put back, so that it can be asked again.
+    assert_eq!(world.task(id).id, id);
+    world.on("show", id, &[]).ok();
+}
+
+#[test]
+fn spoiled_records_and_a_dead_supervisor_do_not_keep_a_task_for_ever() {
+    let world = World::new();
+    let go = world.root().join("go");
+    let spoil = world.misbehave_line(&[
+        "spool-write",
+        "task.json",
+        "{",
+        "spool-write",
+        "result.json",
+        "[",
+        "spool-write",
+        "events.jsonl",
+        "?\n",
+    ]);
+    let script = format!(
+        "{}; echo x > {}; while [ ! -e {} ]; do sleep 0.05; done",
+        spoil.replacen("exec ", "", 1),
+        world.root().join("there").display(),
+        go.display()
+    );
+    let id = world.script(&script).ok();
+    let other = world.script("true").needs(id).ok();
+    world.tick();
+    world.await_file(world.root().join("there"));
+    world.processes().iter().filter(|p| p.what.contains(" exec ")).for_each(|p| p.kill());
+    fs::write(go, "").unwrap();
+    world.await_end(id);
+    assert_eq!((world.result(id).state, world.result(id).class), (State::Failed, Some(Class::Internal)));
+    world.drain();
+    assert_eq!(world.result(other).state, State::Skipped);
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn tool(
         about,
         effect: Effect::Adds,
         input: Arc::new(input),
-        output: Arc::new(schema::of::<Submitted>()),
+        output: Arc::new(schema::result::<Submitted>()),
         kind: Kind::Quick(Box::new(move |call, arguments| Ok(serde_json::to_value(body(call, arguments)?)?))),
     }
 }
@@ -169,7 +169,7 @@ fn start_schema() -> Value {
 }
 
 fn task_schema() -> Map<String, Value> {
-    let mut schema = schema::of::<TaskSpec>();
+    let mut schema = schema::arguments::<TaskSpec>();
     if let Some(Value::Object(fields)) = schema.get_mut("properties") {
         HIDDEN.iter().for_each(|field| drop(fields.remove(*field)));
         fields.insert("start".into(), start_schema());
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn hidden_fields_are_fields_and_the_rest_is_offered() {
-        let full = schema::of::<TaskSpec>();
+        let full = schema::arguments::<TaskSpec>();
         let offered = task_schema();
         for field in HIDDEN {
             assert!(full["properties"].get(field).is_some(), "{field} is no field any more");

@@ -29,8 +29,8 @@ pub fn tools() -> Vec<Tool> {
                 stands, and what came out. When `timeout_seconds` are over it returns with `timed_out` true: \
                 nothing is cancelled, so call again, or do something else meanwhile.",
         effect: Effect::Reads,
-        input: Arc::new(schema::of::<Wait>()),
-        output: Arc::new(schema::of::<Waited>()),
+        input: Arc::new(schema::arguments::<Wait>()),
+        output: Arc::new(schema::result::<Waited>()),
         kind: Kind::Waits,
     }]
 }

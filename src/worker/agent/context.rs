@@ -5,6 +5,8 @@ use crate::model::Usage;
 
 /// Tokens a byte, until an answer has told: on the careful side for code.
 const GUESS: f64 = 0.33;
+/// Tokens a byte that even plain prose costs: what does not fit at this rate fits at none.
+const LEAST: f64 = 0.15;
 /// Results up to this size are never shortened.
 const SMALL: usize = 600;
 /// What is left of the beginning of a shortened result.
@@ -19,6 +21,8 @@ pub(super) struct Context {
     limit: f64,
     /// Tokens a byte, as the provider counted last.
     rate: f64,
+    /// Whether the provider has counted yet.
+    learned: bool,
     /// Bytes of every request besides the conversation.
     fixed: usize,
 }
@@ -27,7 +31,7 @@ impl Context {
     /// Makes it for a model that reads `tokens` and writes `output`; `fixed` bytes go with every request.
     pub fn new(tokens: u64, output: u32, fixed: usize) -> Context {
         let room = tokens.saturating_sub(u64::from(output));
-        Context { limit: room as f64, rate: GUESS, fixed }
+        Context { limit: room as f64, rate: GUESS, learned: false, fixed }
     }
 
     /// Learns from what the provider counted for `items`.
@@ -37,15 +41,17 @@ impl Context {
         if tokens > 0 && bytes > 0 {
             // A nonsense figure must not stop a run.
             self.rate = (tokens as f64 / bytes as f64).clamp(0.1, 1.0);
+            self.learned = true;
         }
     }
 
-    /// Shortens old results until the conversation fits; says whether it does.
+    /// Shortens old results until the conversation fits; says whether it does, or may as far as we can tell.
     pub fn fit(&self, items: &mut [Item]) -> bool {
         while !self.fits(items) {
             let old = items.len().saturating_sub(RECENT);
             if !items[..old].iter_mut().any(shorten) {
-                return false;
+                // Nothing is refused on a guess.
+                return !self.learned && self.bytes(items) as f64 * LEAST <= self.limit;
             }
         }
         true
@@ -116,6 +122,7 @@ mod tests {
         let context = Context::new(2_000, 1_000, 0);
         let mut items = vec![Item::user("x".repeat(10_000))];
         assert!(!context.fit(&mut items));
+        assert!(context.fit(&mut [Item::user("x".repeat(5_000))]), "a guess is no reason to refuse");
         let mut recent: Vec<Item> = (0..RECENT).map(|_| result(3000)).collect();
         assert!(!context.fit(&mut recent));
         assert!(context.shrink(&mut recent), "at the provider's word");

@@ -38,7 +38,9 @@ impl Client {
             .timeout_per_read(Some(settings.read_timeout))
             .timeout_per_write(Some(settings.read_timeout))
             .user_agent(concat!("workspool/", env!("CARGO_PKG_VERSION")));
-        if let Some(certificates) = certificates()? {
+        if settings.base_url.starts_with("https")
+            && let Some(certificates) = certificates()?
+        {
             let tls = ureq::tls::TlsConfig::builder().root_certs(certificates).build();
             config = config.tls_config(tls);
         }

@@ -16,6 +16,13 @@ pub(super) fn starting() -> MutexGuard<'static, ()> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Waits for the end of the run if it is being ended, else returns at once.
+///
+/// For whoever sees a process end: if that was our end's doing, nothing may be made of it.
+pub(super) fn check() {
+    drop(starting());
+}
+
 /// All processes below this one. Nobody else bears the marker: descent is what counts.
 pub(super) fn descendants() -> Domain {
     Domain::of_descendants(Marker::new("agent", &std::process::id().to_string(), 0, "tool"))
@@ -35,8 +42,8 @@ pub(super) fn on_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Keeps the key that our environment holds from commands of the same user: they cannot read our
-/// `/proc/self/environ`, nor attach to us. (Linux; macOS shows environments to nobody else by itself.)
+/// Keeps the key that our environment holds from commands of the same user: on Linux they can then neither
+/// read `/proc/<us>/environ` nor attach to us. macOS has no such switch.
 pub(super) fn hide_environment() {
     #[cfg(target_os = "linux")]
     {

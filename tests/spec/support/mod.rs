@@ -8,7 +8,7 @@ mod submit;
 mod world;
 
 pub use ran::Ran;
-pub use repo::{Fingerprint, Repo};
+pub use repo::Repo;
 pub use submit::Submit;
 pub use world::World;
 

@@ -12,7 +12,7 @@ const OURS: &[&str] = &["role", "content", "tool_calls", "refusal", "function_ca
 pub(super) fn body(ask: &Ask<'_>) -> Value {
     let settings = ask.settings;
     let mut messages = vec![json!({"role": "system", "content": ask.system})];
-    messages.extend(ask.items.iter().map(message));
+    messages.extend(ask.items.iter().map(|item| message(item, !ask.spared.thoughts)));
     let tools: Vec<Value> = ask
         .tools
         .iter()
@@ -32,12 +32,12 @@ pub(super) fn body(ask: &Ask<'_>) -> Value {
     body
 }
 
-fn message(item: &Item) -> Value {
+fn message(item: &Item, thoughts: bool) -> Value {
     match item {
         Item::User { text } => json!({"role": "user", "content": text}),
         Item::Result { call, output, .. } => json!({"role": "tool", "tool_call_id": call, "content": output}),
         // Native is one whole message here.
-        Item::Assistant { native, .. } if !native.is_empty() => native[0].clone(),
+        Item::Assistant { native, .. } if thoughts && !native.is_empty() => native[0].clone(),
         Item::Assistant { text, calls, .. } => {
             let content = if text.is_empty() { Value::Null } else { Value::from(text.as_str()) };
             let mut message = json!({"role": "assistant", "content": content});
@@ -113,28 +113,30 @@ impl Chat {
         Ok(())
     }
 
+    /// Finds the call that a piece belongs to, or the place of a new one.
+    ///
+    /// Some servers number all calls 0, and some number none: a new id begins a new call there.
+    fn index_of(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> u64 {
+        let new = self.calls.len() as u64;
+        if let Some(same) = id.and_then(|id| self.calls.iter().position(|piece| piece.id == id)) {
+            return same as u64;
+        }
+        match index {
+            // A number that another id has already is no number.
+            Some(index) => {
+                let taken = usize::try_from(index).ok().and_then(|at| self.calls.get(at));
+                let other = taken.is_some_and(|piece| id.is_some() && !piece.id.is_empty());
+                if other { new } else { index }
+            }
+            None if id.is_none() && name.is_none() => new.saturating_sub(1),
+            None => new,
+        }
+    }
+
     fn call(&mut self, delta: &Value) -> Result<(), Failure> {
         let id = text(delta, "id");
         let name = text(delta, "function.name");
-        // Some number all calls 0, and some number none: then a new id begins a new call.
-        let known = |piece: &Piece| id.is_none_or(|id| piece.id.is_empty() || piece.id == id);
-        let last = self.calls.len().checked_sub(1);
-        let index = match count(delta, "index") {
-            Some(index) if usize::try_from(index).ok().and_then(|i| self.calls.get(i)).is_none_or(known) => {
-                index
-            }
-            None if last.is_some_and(|last| {
-                id.is_none() && name.is_none()
-                    || id.is_some() && known(&self.calls[last]) && !self.calls[last].id.is_empty()
-            }) =>
-            {
-                last.unwrap_or(0) as u64
-            }
-            _ => match self.calls.iter().position(|p| id.is_some_and(|id| p.id == id)) {
-                Some(found) => found as u64,
-                None => self.calls.len() as u64,
-            },
-        };
+        let index = self.index_of(count(delta, "index"), id, name);
         let piece = slot(&mut self.calls, index)?;
         if let Some(id) = id {
             piece.id = id.to_owned();

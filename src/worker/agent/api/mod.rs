@@ -57,6 +57,8 @@ pub(super) struct Spared {
     /// Say the limit of the answer by its other name.
     other_limit: bool,
     encrypted_thoughts: bool,
+    /// Send no thoughts back.
+    thoughts: bool,
 }
 
 impl Spared {
@@ -75,6 +77,9 @@ impl Spared {
             self.stream_options = true;
         } else if said.contains("encrypted") && said.contains("content") || said.contains("'include") {
             self.encrypted_thoughts = true;
+        } else if said.contains("reasoning") && !said.contains("effort") {
+            // (An effort that was asked for is not given up in silence.)
+            self.thoughts = true;
         }
         *self != before
     }

@@ -71,6 +71,7 @@ impl Shell {
         let (pid, mut pipe) = self.start(root, args, &mut domain).map_err(fault)?;
         let mut output = Ends::default();
         let followed = follow(pid, &mut pipe, &mut domain, &mut output, time);
+        stop::check();
         // Whatever became of it, nothing of it may live on.
         let cleared = domain.end(GRACE, LIMIT).map_err(fault)?;
         let ending = followed.map_err(fault)?;

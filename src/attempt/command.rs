@@ -1,5 +1,4 @@
-//! How a run of the worker is started: the session it continues, its prompt, its command line, and what it
-//! finds on the disk.
+//! The worker's command line: its prompt, the session that it goes on with, the values of its profile.
 
 use super::Attempt;
 use super::outcome::{End, Outcome};
@@ -7,11 +6,11 @@ use super::steps::tail;
 use crate::durable;
 use crate::keeper;
 use crate::model::profile::Template;
-use crate::model::{Class, Phase, ReviewFile, TaskId, Usage};
+use crate::model::{Class, Phase, ReviewFile, TaskId};
 use crate::spool::{AttemptDir, Spool};
-use crate::worker::invoke::{self, InvokeError};
-use crate::worker::private;
-use crate::worker::prompt::{self, NeedResult, PromptInput, Repair};
+use crate::worker::invoke::InvokeError;
+use crate::worker::prompt::{NeedResult, PromptInput, Repair};
+use crate::worker::{invoke, private, prompt};
 use anyhow::Context as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -37,7 +36,7 @@ impl Attempt<'_> {
     }
 
     /// What the session had used at the end of its last run.
-    pub(super) fn session_usage(&self, round: u32) -> anyhow::Result<Option<Usage>> {
+    pub(super) fn session_usage(&self, round: u32) -> anyhow::Result<Option<crate::model::Usage>> {
         let step = match (round, self.plan.continues) {
             (1, Some(n)) => last_round(&self.locked.dir().attempt(n)),
             (1, None) => None,
@@ -52,7 +51,7 @@ impl Attempt<'_> {
         let profile = &self.plan.profile;
         let Some(command) = &profile.probe else { return Ok(Ok(None)) };
         let step = format!("probe.{round}");
-        let values = self.values(&step, PathBuf::new(), String::new());
+        let values = self.values(&step, PathBuf::new(), String::new(), None);
         // Where the worker itself cannot be started either, that says why.
         let Ok(made) = invoke::invocation(profile, &values) else { return Ok(Ok(None)) };
         let mut plan = self.command_plan(&step, command, TIME)?;
@@ -74,7 +73,6 @@ impl Attempt<'_> {
         Ok(Ok(Some(exit.stdout_tail.trim().to_owned())))
     }
 
-    /// Makes the command line of a run, with its prompt and all that it finds on the disk.
     pub(super) fn invocation(
         &self,
         round: u32,
@@ -97,8 +95,7 @@ impl Attempt<'_> {
             }
         };
         let profile = &self.plan.profile;
-        let session = session.map(str::to_owned);
-        let values = invoke::Values { probe: probed, session, ..self.values(&step, file, text) };
+        let values = invoke::Values { probe: probed, ..self.values(&step, file, text, session) };
         let mut made = match invoke::invocation(profile, &values) {
             Ok(made) => made,
             Err(e) => return Ok(Err(e)),
@@ -110,8 +107,13 @@ impl Attempt<'_> {
         Ok(Ok(made))
     }
 
-    /// The values of the attempt that a profile can name.
-    pub(super) fn values(&self, step: &str, prompt_file: PathBuf, prompt: String) -> invoke::Values {
+    pub(super) fn values(
+        &self,
+        step: &str,
+        prompt_file: PathBuf,
+        prompt: String,
+        session: Option<&str>,
+    ) -> invoke::Values {
         let spec = &self.task.spec;
         let id = self.task.id.to_string();
         let (asked, most) = (&spec.budget, &self.config.ceilings.budget);
@@ -126,7 +128,7 @@ impl Attempt<'_> {
             attempt: self.number(),
             model: self.plan.model.clone(),
             effort: spec.effort,
-            session: None,
+            session: session.map(str::to_owned),
             permission: Some(spec.permission()),
             no_network: spec.no_network,
             no_shell: spec.no_shell,

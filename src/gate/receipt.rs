@@ -1,0 +1,139 @@
+//! Writing the receipt: once an attempt has succeeded, before its result.
+
+use crate::durable;
+use crate::git::View;
+use crate::keeper::StepPlan;
+use crate::model::receipt::{Receipt, ReceiptEvents, ReceiptGate, ReceiptWorker};
+use crate::model::result::{FileRef, GateRun};
+use crate::model::{VERSION, Verification, WorkerName};
+use crate::spool::{AttemptDir, LockedTask, events, names, read_json};
+use crate::workspace::manifest::hash_file;
+use anyhow::Context as _;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The records of a step that do not change once it has ended.
+pub const STEP_FILES: [&str; 5] = ["plan.json", "start.json", "exit.json", "log.jsonl", "facts.jsonl"];
+
+/// What the attempt knows and the files do not say.
+#[derive(Debug)]
+pub struct Proven<'a> {
+    /// The attempt.
+    pub attempt: &'a AttemptDir,
+    /// Which revision of the task it ran, and the hash of its record.
+    pub revision: (u32, &'a str),
+    /// The repository, for work in a git worktree.
+    pub repository: Option<PathBuf>,
+    /// The commit that the work started from.
+    pub base: Option<String>,
+    /// The commit that holds the work.
+    pub commit: Option<String>,
+    /// The tree that was verified.
+    pub tree: Option<String>,
+    /// The patch.
+    pub diff: Option<&'a FileRef>,
+    /// The worker, and its version if it said one.
+    pub worker: (&'a WorkerName, Option<&'a str>),
+    /// What the gate says.
+    pub verification: Verification,
+    /// Its runs.
+    pub gate: &'a [GateRun],
+}
+
+/// Writes `receipt.json` and returns its own hash, for the result.
+pub fn write(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<FileRef> {
+    let root = locked.dir().path();
+    let mut gate = Vec::new();
+    for run in proven.gate {
+        let log = root.join(&run.log);
+        let step = log.parent().context("a log outside of its step")?;
+        let plan: Option<StepPlan> = read_json(&step.join("plan.json"))?;
+        gate.push(ReceiptGate {
+            command: run.command.clone(),
+            step: relative(root, step),
+            argv: plan.map(|p| p.argv).unwrap_or_default(),
+            passed: run.passed,
+            exit_code: run.exit_code,
+            signal: run.signal,
+            log_sha256: if log.exists() { Some(hash_file(&log)?) } else { None },
+        });
+    }
+    let history = std::fs::read(locked.dir().events()).context("cannot read the history")?;
+    let view = proven.attempt.view();
+    let receipt = Receipt {
+        version: VERSION,
+        task: locked.id(),
+        attempt: proven.attempt.number(),
+        revision: proven.revision.0,
+        task_sha256: proven.revision.1.to_owned(),
+        made_at: chrono::Utc::now(),
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        repository: proven.repository.clone(),
+        base: proven.base.clone(),
+        commit: proven.commit.clone(),
+        tree: proven.tree.clone(),
+        diff: proven.diff.cloned(),
+        worker: worker(proven)?,
+        verification: proven.verification,
+        gate,
+        view_sha256: if view.is_dir() { Some(View::open(&view)?.fingerprint()?) } else { None },
+        files: files(locked, proven)?,
+        events: ReceiptEvents {
+            lines: history.iter().filter(|b| **b == b'\n').count() as u64,
+            head: events::walk_chain(&history).head,
+        },
+    };
+    let bytes = serde_json::to_vec_pretty(&receipt)?;
+    let path = locked.dir().receipt();
+    durable::replace(&path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(FileRef { path: "receipt.json".into(), bytes: bytes.len() as u64, sha256: events::hash(&bytes) })
+}
+
+fn worker(proven: &Proven<'_>) -> anyhow::Result<ReceiptWorker> {
+    let mut plan: Option<StepPlan> = None;
+    for round in 1.. {
+        match read_json(&proven.attempt.step(&format!("work.{round}")).join("plan.json"))? {
+            Some(newer) => plan = Some(newer),
+            None => break,
+        }
+    }
+    let plan = plan.context("the plan of the worker's step is gone")?;
+    let env: BTreeSet<String> = plan.env.into_keys().chain(plan.pass_env).collect();
+    Ok(ReceiptWorker {
+        name: proven.worker.0.clone(),
+        version: proven.worker.1.map(str::to_owned),
+        argv: plan.argv,
+        env: env.into_iter().collect(),
+    })
+}
+
+/// Every record that does not change any more.
+fn files(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<Vec<FileRef>> {
+    let root = locked.dir().path();
+    let mut paths: BTreeSet<PathBuf> = (1..=proven.revision.0).map(|n| locked.dir().record(n)).collect();
+    let attempt = proven.attempt.path();
+    for name in names(attempt)? {
+        let path = attempt.join(&name);
+        // A name with a dot in front is still being written, by somebody who died.
+        if path.is_file() && !name.as_encoded_bytes().starts_with(b".") {
+            paths.insert(path);
+        }
+    }
+    let steps = attempt.join("steps");
+    for step in names(&steps)? {
+        paths.extend(STEP_FILES.iter().map(|f| steps.join(&step).join(f)).filter(|p| p.is_file()));
+    }
+    let kept = walkdir::WalkDir::new(locked.dir().artifacts()).sort_by_file_name();
+    paths.extend(kept.into_iter().flatten().filter(|e| e.file_type().is_file()).map(|e| e.into_path()));
+    paths.iter().map(|path| file(root, path)).collect()
+}
+
+fn file(root: &Path, path: &Path) -> anyhow::Result<FileRef> {
+    let read = || -> std::io::Result<(u64, String)> { Ok((path.metadata()?.len(), hash_file(path)?)) };
+    let (bytes, sha256) = read().with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(FileRef { path: relative(root, path), bytes, sha256 })
+}
+
+fn relative(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
+}

@@ -1,0 +1,131 @@
+//! The life of a task with a fault at every point at which a process of ours touches the world.
+//!
+//! For each scenario a clean run tells how many points there are. Then, for every point: the process is
+//! killed there, or gets ENOSPC, EIO or EACCES; everything is started again without a fault; and the
+//! invariants must hold. By default a sample of the points is taken, to fit in a minute or two;
+//! `WORKSPOOL_FAULTS=all` takes them all, `WORKSPOOL_FAULTS=<scenario>` all of one scenario, and
+//! `WORKSPOOL_FAULTS=<scenario>/<point>/<what>` one.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic anywhere, also in its helpers")]
+
+mod bench;
+mod scenarios;
+
+use bench::{Bench, Fault};
+use scenarios::{SCENARIOS, Scenario};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Faults that are tried at each point of the full set.
+const ALL: [&str; 4] = ["kill", "enospc", "eio", "eacces"];
+
+struct Case {
+    scenario: &'static Scenario,
+    fault: Fault,
+    name: String,
+}
+
+#[test]
+fn nothing_is_lost_and_nothing_happens_twice() {
+    let only = std::env::var("WORKSPOOL_FAULTS").unwrap_or_default();
+    let cases = cases(&only);
+    assert!(!cases.is_empty(), "there is no scenario {only:?}");
+    let (next, hits) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let failures = Mutex::new(Vec::new());
+    std::panic::set_hook(Box::new(|_| {}));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from).min(8) {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    match catch_unwind(AssertUnwindSafe(|| run(case))) {
+                        Ok(hit) => drop(hits.fetch_add(usize::from(hit), Ordering::SeqCst)),
+                        Err(panic) => {
+                            failures.lock().unwrap().push(format!("{}\n{}", case.name, text(&panic)))
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let _ = std::panic::take_hook();
+    let failures = failures.into_inner().unwrap();
+    let hits = hits.into_inner();
+    assert!(
+        failures.is_empty(),
+        "{} of {} cases failed:\n\n{}",
+        failures.len(),
+        cases.len(),
+        failures.join("\n\n")
+    );
+    assert!(hits * 10 >= cases.len() * 9, "only {hits} of {} faults came to pass", cases.len());
+}
+
+fn text(panic: &Box<dyn std::any::Any + Send>) -> String {
+    panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+        .unwrap_or_default()
+}
+
+/// Runs one case; says whether its fault came to pass.
+fn run(case: &Case) -> bool {
+    let bench = Bench::new();
+    let ready = (case.scenario.prepare)(&bench);
+    let args: Vec<&str> = ready.args.iter().map(String::as_str).collect();
+    let out = bench.run_with(&args, &case.fault);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let after = catch_unwind(AssertUnwindSafe(|| {
+        (case.scenario.after)(&bench, &ready, &out);
+        bench.drain();
+        bench.check();
+        (case.scenario.expect)(&bench, &ready, case.fault.what == "kill");
+    }));
+    if let Err(panic) = after {
+        panic!("{}\nthe faulted process said: {said}", text(&panic));
+    }
+    bench.was_hit()
+}
+
+fn cases(only: &str) -> Vec<Case> {
+    let mut parts = only.split('/');
+    let (name, point, what) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
+    let every = only == "all";
+    let mut cases = Vec::new();
+    for scenario in SCENARIOS {
+        if !(only.is_empty() || every || name == scenario.name) {
+            continue;
+        }
+        let bench = Bench::new();
+        let ready = (scenario.prepare)(&bench);
+        let args: Vec<&str> = ready.args.iter().map(String::as_str).collect();
+        let points = bench.points(&args, scenario.process);
+        assert!(!points.is_empty(), "{}: no point was passed", scenario.name);
+        (scenario.after)(&bench, &ready, &bench.command(&["list"]).output().unwrap());
+        bench.drain();
+        bench.check();
+        (scenario.expect)(&bench, &ready, true);
+        for (k, passed) in points.iter().enumerate() {
+            for (j, fault) in ALL.into_iter().enumerate() {
+                let wanted = match (point, what) {
+                    (Some(point), Some(what)) => point == (k + 1).to_string() && what == fault,
+                    _ if !only.is_empty() => true,
+                    // Every point is hit by some fault, deaths twice as often as errors.
+                    _ => {
+                        k % scenario.thin == 0 && (k / scenario.thin) % 3 == [0, 1, 2, 2][j]
+                            || (k % (3 * scenario.thin) == 1 && j == 0)
+                    }
+                };
+                if wanted {
+                    cases.push(Case {
+                        scenario,
+                        name: format!("{}/{}/{fault} (at {passed})", scenario.name, k + 1),
+                        fault: Fault { process: scenario.process.into(), point: k + 1, what: fault },
+                    });
+                }
+            }
+        }
+    }
+    cases
+}

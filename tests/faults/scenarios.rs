@@ -1,0 +1,376 @@
+//! Pieces of a task's life: what is there before, which process meets the fault, and what must come out.
+
+use crate::bench::Bench;
+use std::fs;
+use std::process::Output;
+use workspool::model::{Class, State, TaskId};
+
+/// What a scenario prepared.
+pub struct Ready {
+    /// The command line that meets the fault.
+    pub args: Vec<String>,
+    /// The tasks that are there already.
+    pub ids: Vec<TaskId>,
+}
+
+/// A piece of a task's life.
+pub struct Scenario {
+    pub name: &'static str,
+    /// Which process meets the fault.
+    pub process: &'static str,
+    /// Every how many points one is taken in the short run.
+    pub thin: usize,
+    pub prepare: fn(&Bench) -> Ready,
+    /// Between the fault and the drain; gets what the faulted process printed.
+    pub after: fn(&Bench, &Ready, &Output),
+    /// What must have come out; `strict` if the fault was a death, which no task may suffer from.
+    pub expect: fn(&Bench, &Ready, bool),
+}
+
+const DRAIN: [&str; 5] = ["run", "--drain", "--poll", "50ms", "--quiet"];
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "submit",
+        process: "submit",
+        thin: 1,
+        prepare: submit,
+        after: acknowledged,
+        expect: at_most_one,
+    },
+    Scenario {
+        name: "submit-key",
+        process: "submit",
+        thin: 1,
+        prepare: submit_key,
+        after: submit_again,
+        expect: just_one,
+    },
+    Scenario {
+        name: "submit-batch",
+        process: "submit",
+        thin: 1,
+        prepare: submit_batch,
+        after: acknowledged,
+        expect: both_or_none,
+    },
+    Scenario { name: "inbox", process: "tick", thin: 1, prepare: inbox, after: nothing, expect: just_one },
+    Scenario { name: "tick", process: "tick", thin: 1, prepare: tick, after: nothing, expect: succeeded },
+    Scenario {
+        name: "supervisor",
+        process: "exec",
+        thin: 1,
+        prepare: one,
+        after: nothing,
+        expect: succeeded,
+    },
+    Scenario {
+        name: "keeper-of-worker",
+        process: "keep:work.1",
+        thin: 1,
+        prepare: one,
+        after: nothing,
+        expect: succeeded,
+    },
+    Scenario {
+        name: "keeper-of-gate",
+        process: "keep:gate.1.1",
+        thin: 1,
+        prepare: one,
+        after: nothing,
+        expect: succeeded,
+    },
+    Scenario { name: "failing", process: "exec", thin: 2, prepare: failing, after: nothing, expect: failed },
+    Scenario {
+        name: "own-commits",
+        process: "exec",
+        thin: 2,
+        prepare: own_commits,
+        after: nothing,
+        expect: failed,
+    },
+    Scenario {
+        name: "retried",
+        process: "exec:2",
+        thin: 2,
+        prepare: retried,
+        after: nothing,
+        expect: succeeded,
+    },
+    Scenario { name: "needs", process: "exec", thin: 3, prepare: needs, after: nothing, expect: succeeded },
+    Scenario {
+        name: "skipped",
+        process: "exec",
+        thin: 3,
+        prepare: skipped,
+        after: nothing,
+        expect: first_failed_second_skipped,
+    },
+    Scenario {
+        name: "cancel-queued",
+        process: "cancel",
+        thin: 1,
+        prepare: cancel_queued,
+        after: nothing,
+        expect: cancelled_or_succeeded,
+    },
+    Scenario { name: "hold", process: "hold", thin: 1, prepare: hold, after: release_all, expect: succeeded },
+    Scenario {
+        name: "release",
+        process: "release",
+        thin: 1,
+        prepare: release,
+        after: release_all,
+        expect: succeeded,
+    },
+    Scenario { name: "edit", process: "edit", thin: 1, prepare: edit, after: nothing, expect: succeeded },
+    Scenario {
+        name: "retry-by-hand",
+        process: "retry",
+        thin: 1,
+        prepare: retry_by_hand,
+        after: nothing,
+        expect: failed,
+    },
+    Scenario {
+        name: "retry-succeeded",
+        process: "exec:2",
+        thin: 3,
+        prepare: retry_succeeded,
+        after: nothing,
+        expect: succeeded,
+    },
+];
+
+fn args(args: &[&str]) -> Vec<String> {
+    args.iter().map(|a| (*a).to_owned()).collect()
+}
+
+fn submission(bench: &Bench, more: &str) -> Vec<String> {
+    let script = bench.script(more);
+    args(&["submit", &script, "--repo", ".", "--worker", "shell", "--verify", "test -s made.txt"])
+}
+
+/// Submits without a fault.
+fn given(bench: &Bench, more: &str, flags: &[&str]) -> TaskId {
+    let mut line = submission(bench, more);
+    line.extend(args(flags));
+    let line: Vec<&str> = line.iter().map(String::as_str).collect();
+    bench.run(&line).split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn ready(line: &[&str], ids: Vec<TaskId>) -> Ready {
+    Ready { args: args(line), ids }
+}
+
+fn nothing(_: &Bench, _: &Ready, _: &Output) {}
+
+fn submit(bench: &Bench) -> Ready {
+    Ready { args: submission(bench, "true"), ids: Vec::new() }
+}
+
+fn submit_key(bench: &Bench) -> Ready {
+    let mut line = submission(bench, "true");
+    line.extend(args(&["--idempotency-key", "k"]));
+    Ready { args: line, ids: Vec::new() }
+}
+
+fn batch(bench: &Bench) -> String {
+    let repo = bench.repo();
+    let task = |name: &str, needs: &str| {
+        serde_json::json!({
+            "name": name, "objective": bench.script("true"), "repository": repo, "worker": "shell",
+            "needs": if needs.is_empty() { vec![] } else { vec![needs] },
+        })
+    };
+    serde_json::json!({ "version": 1, "tasks": [task("a", ""), task("b", "a")] }).to_string()
+}
+
+fn submit_batch(bench: &Bench) -> Ready {
+    let path = bench.path("batch.json");
+    fs::write(&path, batch(bench)).unwrap();
+    ready(&["submit", "--file", path.to_str().unwrap()], Vec::new())
+}
+
+fn inbox(bench: &Bench) -> Ready {
+    let _ = bench.spool();
+    let task = serde_json::json!({
+        "version": 1, "objective": bench.script("true"), "repository": bench.repo(), "worker": "shell",
+    });
+    fs::write(bench.spool_path().join("inbox/t.json"), task.to_string()).unwrap();
+    ready(&["tick", "--quiet"], Vec::new())
+}
+
+fn tick(bench: &Bench) -> Ready {
+    let id = given(bench, "true", &[]);
+    ready(&["tick", "--quiet"], vec![id])
+}
+
+fn one(bench: &Bench) -> Ready {
+    let id = given(bench, "true", &[]);
+    ready(&DRAIN, vec![id])
+}
+
+fn failing(bench: &Bench) -> Ready {
+    let id = given(bench, "exit 3", &[]);
+    ready(&DRAIN, vec![id])
+}
+
+fn own_commits(bench: &Bench) -> Ready {
+    let commit = "git add made.txt; git -c user.name=w -c user.email=w@w commit -q -m w; exit 3";
+    let id = given(bench, commit, &[]);
+    ready(&DRAIN, vec![id])
+}
+
+fn retried(bench: &Bench) -> Ready {
+    let flag = bench.path("flag");
+    let once = format!("if [ ! -e '{0}' ]; then touch '{0}'; exit 3; fi", flag.display());
+    let id = given(bench, &once, &["--retries", "3"]);
+    ready(&DRAIN, vec![id])
+}
+
+fn needs(bench: &Bench) -> Ready {
+    let path = bench.path("batch.json");
+    fs::write(&path, batch(bench)).unwrap();
+    bench.run(&["submit", "--file", path.to_str().unwrap()]);
+    ready(&DRAIN, Vec::new())
+}
+
+fn skipped(bench: &Bench) -> Ready {
+    let path = bench.path("batch.json");
+    let text = batch(bench).replacen("; true", "; exit 3", 1);
+    fs::write(&path, text).unwrap();
+    bench.run(&["submit", "--file", path.to_str().unwrap()]);
+    ready(&DRAIN, Vec::new())
+}
+
+fn cancel_queued(bench: &Bench) -> Ready {
+    let id = given(bench, "true", &[]);
+    bench.run(&["list"]);
+    ready(&["cancel", &id.to_string()], vec![id])
+}
+
+fn hold(bench: &Bench) -> Ready {
+    let id = given(bench, "true", &[]);
+    bench.run(&["list"]);
+    ready(&["hold", &id.to_string()], vec![id])
+}
+
+fn release(bench: &Bench) -> Ready {
+    let id = given(bench, "true", &["--hold"]);
+    bench.run(&["list"]);
+    ready(&["release", &id.to_string()], vec![id])
+}
+
+fn edit(bench: &Bench) -> Ready {
+    let id = given(bench, "true", &[]);
+    bench.run(&["list"]);
+    ready(&["edit", &id.to_string(), "--priority", "90"], vec![id])
+}
+
+fn retry_by_hand(bench: &Bench) -> Ready {
+    let id = given(bench, "exit 3", &[]);
+    bench.drain();
+    ready(&["retry", &id.to_string()], vec![id])
+}
+
+fn retry_succeeded(bench: &Bench) -> Ready {
+    let id = given(bench, "true", &[]);
+    bench.drain();
+    bench.run(&["retry", &id.to_string()]);
+    ready(&DRAIN, vec![id])
+}
+
+/// What was acknowledged is there, whatever happened.
+fn acknowledged(bench: &Bench, _: &Ready, out: &Output) {
+    if out.status.success() {
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        for id in text.split_whitespace().filter_map(|w| w.parse::<TaskId>().ok()) {
+            bench.run(&["show", &id.to_string()]);
+        }
+    }
+}
+
+fn submit_again(bench: &Bench, ready: &Ready, _: &Output) {
+    let line: Vec<&str> = ready.args.iter().map(String::as_str).collect();
+    bench.run(&line);
+}
+
+/// Lets go what is held by hand.
+fn release_all(bench: &Bench, ready: &Ready, _: &Output) {
+    for id in &ready.ids {
+        if bench.spool().state_of(*id).unwrap() == State::Held {
+            bench.run(&["release", &id.to_string()]);
+        }
+    }
+}
+
+fn at_most_one(bench: &Bench, _: &Ready, strict: bool) {
+    assert!(bench.ids().len() <= 1);
+    ended_well(bench, strict);
+}
+
+fn just_one(bench: &Bench, _: &Ready, strict: bool) {
+    assert_eq!(bench.ids().len(), 1);
+    ended_well(bench, strict);
+}
+
+fn both_or_none(bench: &Bench, _: &Ready, strict: bool) {
+    assert!([0, 2].contains(&bench.ids().len()));
+    ended_well(bench, strict);
+}
+
+fn succeeded(bench: &Bench, _: &Ready, strict: bool) {
+    assert!(!bench.ids().is_empty());
+    ended_well(bench, strict);
+}
+
+/// Whether a result tells of a fault of ours or of the machine.
+fn is_fault(bench: &Bench, id: TaskId) -> bool {
+    let result = bench.result(id);
+    result.state == State::Failed
+        && matches!(result.class, Some(Class::Internal | Class::Disk | Class::Workspace))
+}
+
+fn ended_well(bench: &Bench, strict: bool) {
+    for id in bench.ids() {
+        let result = bench.result(id);
+        let fits = result.state == State::Succeeded
+            || (!strict && (is_fault(bench, id) || result.state == State::Skipped));
+        assert!(fits, "{id} ended as {} ({:?}): {}", result.state, result.class, result.message);
+        if result.state == State::Succeeded {
+            let commit = result.commit.unwrap();
+            let made = bench.git(&["show", &format!("{commit}:made.txt")], &bench.repo());
+            assert!(made.contains(&format!("{id}.{}/work.1", result.attempt)), "{made:?}");
+        }
+    }
+}
+
+fn failed(bench: &Bench, _: &Ready, strict: bool) {
+    for id in bench.ids() {
+        let result = bench.result(id);
+        let fits = result.class == Some(Class::WorkerFailed) || (!strict && is_fault(bench, id));
+        assert!(fits, "{id} ended as {} ({:?}): {}", result.state, result.class, result.message);
+        if result.class == Some(Class::WorkerFailed) && strict {
+            assert!(result.salvage.is_some(), "{result:#?}");
+        }
+    }
+}
+
+fn first_failed_second_skipped(bench: &Bench, _: &Ready, strict: bool) {
+    let states = bench.states();
+    assert_eq!(states[1], State::Skipped);
+    assert_eq!(states[0], State::Failed);
+    if strict {
+        assert_eq!(bench.result(bench.ids()[0]).class, Some(Class::WorkerFailed));
+    }
+}
+
+/// A wish that was not acknowledged may or may not have been.
+fn cancelled_or_succeeded(bench: &Bench, _: &Ready, strict: bool) {
+    let states = bench.states();
+    assert_eq!(states.len(), 1);
+    if states[0] != State::Cancelled {
+        ended_well(bench, strict);
+    }
+}
