@@ -4,13 +4,11 @@ use super::clean;
 use super::tool::{Call, Fault};
 use super::view::TaskView;
 use crate::model::TaskId;
-use crate::spool::Spool;
 use crate::verbs::{self, DiffQuery, Filter, LogQuery};
 use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource, ResourceContents,
     ResourceTemplate,
 };
-use std::path::PathBuf;
 
 /// The beginning of every address.
 const PREFIX: &str = "workspool://tasks/";
@@ -113,7 +111,7 @@ pub fn read(call: &Call, uri: &str) -> Result<ReadResourceResult, Fault> {
             Some(result) => pretty(serde_json::to_value(result)?),
             None => return Err(Fault(format!("task {id} has no result yet"))),
         },
-        Part::Receipt => match std::fs::read(receipt(&house.spool, id)) {
+        Part::Receipt => match std::fs::read(house.spool.task(id).receipt()) {
             Ok(bytes) => pretty(serde_json::from_slice(&bytes)?),
             Err(_) => return Err(Fault(format!("task {id} has no receipt"))),
         },
@@ -133,10 +131,6 @@ pub fn read(call: &Call, uri: &str) -> Result<ReadResourceResult, Fault> {
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(part.mime())]))
 }
 
-fn receipt(spool: &Spool, id: TaskId) -> PathBuf {
-    spool.task(id).path().join("receipt.json")
-}
-
 fn pretty(mut value: serde_json::Value) -> String {
     clean::value(&mut value);
     format!("{value:#}")
@@ -154,7 +148,7 @@ pub fn fingerprint(call: &Call, uri: &str) -> Result<String, Fault> {
         Part::Task => vec![dir.progress(), dir.review(), dir.result(), dir.hold()],
         Part::Result => vec![dir.result()],
         Part::Diff => vec![dir.diff()],
-        Part::Receipt => vec![receipt(spool, id)],
+        Part::Receipt => vec![dir.receipt()],
         Part::Log => verbs::log_steps(&call.house, id)?.into_iter().map(|s| s.log).collect(),
     };
     files.sort();

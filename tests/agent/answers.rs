@@ -244,6 +244,14 @@ fn a_cut_off_answer_is_gone_on_with() {
         let scenario = format!("cut-{api}");
         bench.server.script(&scenario, [cut("the first half"), Turn::say("the second half")]);
         assert_eq!(bench.run(api, &scenario, "go").done(), "the second half");
+        // A thought alone came of it: it is dropped, since no API takes it back.
+        let scenario = format!("thought-cut-{api}");
+        let thought = Reply { thought: Some("hm, let me".into()), cut_off: true, ..Reply::default() };
+        bench.server.script(&scenario, [Turn::Reply(thought), Turn::say("short")]);
+        assert_eq!(bench.run(api, &scenario, "go").done(), "short");
+        let body = bench.server.seen(&scenario)[1].body.to_string();
+        assert!(!body.contains("hm, let me") && !body.contains("c2VhbGVk"), "{body}");
+        assert!(body.contains("cut off at the limit"), "{body}");
         let scenario = format!("always-cut-{api}");
         bench.server.script(&scenario, [cut("again")]);
         let (class, message) = bench.run(api, &scenario, "go").failed();

@@ -210,3 +210,84 @@ fn a_read_only_task_has_nothing_to_write_with() {
     assert!(!offered.contains("write_file") && !offered.contains("run_shell"));
     assert!(result["restrictions"].to_string().contains("read_only"), "{result}");
 }
+
+#[test]
+fn a_failed_gate_and_a_review_go_on_with_the_conversation() {
+    let spool = Spool::new();
+    let write = |text: &str| Turn::call("write_file", json!({"path": "out.txt", "content": text}));
+    spool.bench.server.script(
+        "again",
+        [
+            write("wrong\n"),
+            Turn::say("the first report"),
+            write("right\n"),
+            Turn::say("the second report"),
+            write("right\nand more\n"),
+            Turn::say("the third report"),
+        ],
+    );
+    let id = spool.submit("again", "anthropic", &["--verify", "grep -q right out.txt", "--repair", "1"]);
+    spool.drain("again");
+    let result = spool.result(&id);
+    assert_eq!((&result["state"], &result["attempt"]), (&json!("succeeded"), &json!(1)), "{result}");
+    let session = result["worker"]["session"].clone();
+    assert!(session.is_string(), "{result}");
+    // The repair is told what failed, in the same conversation.
+    let repair = spool.bench.server.seen("again")[2].body.to_string();
+    assert!(repair.contains("the first report") && repair.contains("Repair 1 of 1"), "{repair}");
+    assert_eq!(result["usage"]["turns"], json!(4), "each answer counts once");
+
+    let output = spool.workspool("again", &["revise", &id, "--feedback", "say more"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    spool.drain("again");
+    let result = spool.result(&id);
+    assert_eq!((&result["state"], &result["attempt"]), (&json!("succeeded"), &json!(2)), "{result}");
+    assert_eq!(result["worker"]["session"], session);
+    let revised = spool.bench.server.seen("again")[4].body.to_string();
+    assert!(revised.contains("the second report") && revised.contains("say more"), "{revised}");
+}
+
+#[test]
+fn four_tasks_at_once_and_a_long_prompt_do_not_mix() {
+    let spool = Spool::new();
+    let long = format!("{}\n[[WRITE long.txt]]", "all work and no play ".repeat(15_000));
+    let file = spool.bench.path("task.json");
+    let task =
+        |objective: &str| json!({"objective": objective, "worker": "openai", "repository": spool.repo});
+    let mut tasks: Vec<Value> = (1..4).map(|k| task(&format!("[[WRITE {k}.txt]]"))).collect();
+    tasks.push(task(&long));
+    std::fs::write(&file, json!({"tasks": tasks}).to_string()).unwrap();
+    let output = spool.workspool("write", &["submit", "--file", file.to_str().unwrap(), "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    spool.drain("write");
+    let mut changed: Vec<String> = std::fs::read_dir(spool.bench.path("spool/tasks"))
+        .unwrap()
+        .map(|entry| {
+            let id = entry.unwrap().file_name().into_string().unwrap();
+            let result = spool.result(&id);
+            assert_eq!(result["state"], "succeeded", "{result}");
+            assert_eq!(result["changed"].as_array().unwrap().len(), 1);
+            find(&result["changed"], "path").unwrap()
+        })
+        .collect();
+    changed.sort();
+    assert_eq!(changed, ["1.txt", "2.txt", "3.txt", "long.txt"]);
+}
+
+#[test]
+fn the_pages_example_of_a_local_server_works() {
+    let spool = Spool::new();
+    let page = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/api-workers.md"));
+    let example = page.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+    let profile = example.replace("http://127.0.0.1:11434/v1", &spool.bench.server.openai_url("write"));
+    assert_ne!(profile, example);
+    let file = spool.bench.path("spool/workers/local.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, profile).unwrap();
+    let output = spool.workspool("write", &["submit", "[[WRITE a.txt]]", "--repo", ".", "--worker", "local"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    spool.drain("write");
+    let seen = spool.bench.server.seen("write");
+    assert_eq!((seen.len(), seen[0].body["model"].as_str()), (2, Some("qwen3-coder")));
+    assert!(!seen[0].headers.contains_key("authorization"), "no key was named");
+}

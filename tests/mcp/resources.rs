@@ -33,6 +33,7 @@ async fn tasks_are_resources() {
         assert!(read(&client, &uri).await.contains("\"succeeded\""));
         assert!(read(&client, &format!("{uri}/result")).await.contains("\"version\": 1"));
         assert!(read(&client, &format!("{uri}/diff")).await.contains("+two"));
+        assert!(read(&client, &format!("{uri}/receipt")).await.contains("\"version\": 1"));
         assert!(read(&client, &format!("{uri}/log")).await.contains("heard"));
         for bad in [
             "workspool://tasks/../../etc/passwd",

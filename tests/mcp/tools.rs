@@ -84,6 +84,9 @@ async fn everything(bench: &Bench, client: &Client) -> BTreeSet<&'static str> {
     assert!(["awake", "started"].contains(&retried["runner"].as_str().unwrap()));
     assert_eq!(ended(client, ids[1]).await["attempt"], 2);
 
+    let audit = ok(client, tool("audit_task"), json!({ "task": id, "replay": true })).await;
+    assert_eq!(audit["matches"], true, "{audit:#}");
+
     let list = ok(client, tool("list_tasks"), json!({ "review": "rejected" })).await;
     assert_eq!(list["tasks"].as_array().unwrap().len(), 1, "{list:#}");
     let page = ok(client, "list_tasks", json!({ "limit": 1 })).await;

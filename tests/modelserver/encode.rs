@@ -166,7 +166,7 @@ fn responses_items(reply: &Reply) -> Vec<Value> {
         items.push(json!({"type": "reasoning", "id": id("rs"), "encrypted_content": "c2VhbGVk",
             "summary": [{"type": "summary_text", "text": thought}]}));
     }
-    if !reply.text.is_empty() || reply.calls.is_empty() && reply.custom.is_none() {
+    if !reply.text.is_empty() || reply.calls.is_empty() && reply.custom.is_none() && !reply.cut_off {
         let part = json!({"type": "output_text", "text": reply.text, "annotations": []});
         items.push(json!({"type": "message", "id": id("msg"), "role": "assistant", "status": "completed",
             "content": [part]}));

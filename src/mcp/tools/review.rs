@@ -37,6 +37,16 @@ pub fn tools() -> Vec<Tool> {
              left, and the verify commands run again.",
             revise,
         ),
+        Tool::quick(
+            "audit_task",
+            "Audit a result",
+            Effect::Sets,
+            "Recompute what proves a succeeded task's result (hashes that tie task, base, commit, diff, verify \
+             commands and log together) from the spool and the repository, and name the first thing that does not \
+             match. `replay` also runs the verify commands again on a clean copy of the commit, which takes as \
+             long as they do.",
+            audit,
+        ),
     ]
 }
 
@@ -214,4 +224,46 @@ fn revise(call: &Call, args: Revise) -> Result<Decided, Fault> {
     let runner = (state == State::Queued).then(|| awake(call, true));
     let message = "the worker goes on with the feedback: wait_tasks".into();
     Ok(Decided { id: id.to_string(), state, message, runner })
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Audit {
+    /// The task's id, or the beginning or end of it.
+    task: String,
+    /// Run setup and verify commands again, on a clean copy of the commit.
+    #[serde(default)]
+    replay: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Audited {
+    /// The task.
+    id: String,
+    /// Whether everything matches.
+    matches: bool,
+    /// How many things were looked at.
+    checked: usize,
+    /// What does not match, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    differs: Vec<String>,
+    /// What cannot be said, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+    /// SHA-256 of the receipt.
+    receipt_sha256: String,
+}
+
+fn audit(call: &Call, args: Audit) -> Result<Audited, Fault> {
+    let id = call.task(&args.task)?;
+    let audit = crate::gate::audit::audit(&call.house.spool, id, args.replay)?;
+    let differs = audit.checked.iter().filter_map(|c| Some(format!("{}: {}", c.what, c.differs.as_ref()?)));
+    Ok(Audited {
+        id: id.to_string(),
+        matches: audit.first().is_none(),
+        checked: audit.checked.len(),
+        differs: differs.collect(),
+        notes: audit.notes,
+        receipt_sha256: audit.receipt_sha256,
+    })
 }

@@ -73,7 +73,11 @@ impl Client {
             ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => ErrorClass::Usage,
             _ => ErrorClass::Network,
         };
-        Failure::new(class, format!("no answer from {}: {error}", self.url))
+        let error = error.to_string();
+        let mut failure = Failure::new(class, format!("no answer from {}: {error}", self.url));
+        // A certificate that is not trusted will not be in a minute.
+        failure.may_retry = error.contains("certificate").then_some(false);
+        failure
     }
 }
 

@@ -107,6 +107,9 @@ impl Settings {
             Some(rest.split(['/', '?', '#']).next()?.to_ascii_lowercase())
         };
         let is_vendor = host(&base_url) == host(vendor);
+        if is_vendor && scheme.as_deref() == Some("http") {
+            return Err(usage("the provider is asked by https only: anybody could read the key"));
+        }
         let api = match options.api {
             ApiChoice::Anthropic => Api::Anthropic,
             ApiChoice::OpenaiChat => Api::Chat,

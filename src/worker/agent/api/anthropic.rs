@@ -139,6 +139,9 @@ impl Decoder for Anthropic {
             }
             "message_stop" => self.ended = true,
             "error" => return Err(Failure::told(None, event.to_string().as_bytes())),
+            "" if event.get("error").is_some() => {
+                return Err(Failure::told(None, event.to_string().as_bytes()));
+            }
             // `content_block_stop`, `ping`, and what is to come.
             _ => {}
         }
@@ -202,6 +205,10 @@ impl Decoder for Anthropic {
                 _ => {}
             }
             native.push(value);
+        }
+        // A thought that led to nothing is not taken back.
+        while native.last().is_some_and(|b| b["type"] == "thinking" || b["type"] == "redacted_thinking") {
+            native.pop();
         }
         let stop = match self.stop.as_deref() {
             Some("max_tokens") => Stop::Length,

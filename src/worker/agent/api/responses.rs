@@ -92,6 +92,9 @@ impl Decoder for Responses {
                 return Err(Failure::told(None, event["response"].to_string().as_bytes()));
             }
             "error" => return Err(Failure::told(None, event.to_string().as_bytes())),
+            "" if event.get("error").is_some() => {
+                return Err(Failure::told(None, event.to_string().as_bytes()));
+            }
             // Pieces of what comes whole in the end, and what is to come.
             _ => {}
         }
@@ -158,6 +161,10 @@ impl Decoder for Responses {
                 fields.remove("status");
             }
             native.push(item);
+        }
+        // A thought that led to nothing is not taken back.
+        while native.last().is_some_and(|item| item["type"] == "reasoning") {
+            native.pop();
         }
         let stop = match (refusal, text(&end, "incomplete_details.reason")) {
             (Some(refusal), _) => Stop::Refused(refusal),
