@@ -95,6 +95,11 @@ impl Attempt<'_> {
             }
         };
         let profile = &self.plan.profile;
+        let mut cwd = self.plan.workspace.clone();
+        cwd.extend(&self.task.spec.subdir);
+        if let Some(found) = invoke::steering(profile, &self.plan.workspace, &cwd) {
+            return Ok(Err(InvokeError::Steered(found)));
+        }
         let values = invoke::Values { probe: probed, ..self.values(&step, file, text, session) };
         let mut made = match invoke::invocation(profile, &values) {
             Ok(made) => made,
