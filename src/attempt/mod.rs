@@ -11,7 +11,6 @@ mod outcome;
 mod plan;
 mod prepare;
 mod spawn;
-mod start;
 mod steps;
 mod verify;
 mod work;
