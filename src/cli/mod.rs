@@ -10,8 +10,10 @@ mod list;
 mod logs;
 mod mcp;
 pub mod reference;
+mod prune;
 mod review;
 mod run;
+mod salvage;
 mod schema;
 mod show;
 mod state;
@@ -69,6 +71,8 @@ enum Verb {
     Workers(workers::Args),
     Audit(audit::Args),
     Check(check::Args),
+    Prune(prune::Args),
+    Salvage(salvage::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
     Mcp(mcp::Args),
@@ -124,6 +128,8 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Revise(args) => review::revise(&house, &args),
         Verb::Workers(args) => workers::run(&house, &args),
         Verb::Audit(args) => audit::run(&house, &args),
+        Verb::Prune(args) => prune::run(&house, &args),
+        Verb::Salvage(args) => salvage::run(&house, &args),
         Verb::Check(args) => check::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
