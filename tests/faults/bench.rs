@@ -186,6 +186,15 @@ impl Bench {
         )
     }
 
+    /// Waits until a worker has counted itself.
+    pub fn await_ledger(&self) {
+        let began = Instant::now();
+        while self.ledger().is_empty() {
+            assert!(began.elapsed() < PATIENCE, "no worker has begun");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// The markers of all runs of workers.
     pub fn ledger(&self) -> Vec<String> {
         let text = fs::read_to_string(self.path("ledger")).unwrap_or_default();
