@@ -7,3 +7,5 @@ pub mod log;
 pub mod metrics;
 pub mod notify;
 pub mod service;
+pub mod prune;
+pub mod salvage;

@@ -17,8 +17,10 @@ mod metrics;
 mod models;
 mod notify;
 pub mod reference;
+mod prune;
 mod review;
 mod run;
+mod salvage;
 mod schema;
 mod service;
 mod setup;
@@ -84,6 +86,8 @@ enum Verb {
     Audit(audit::Args),
     Check(check::Args),
     Models(models::Args),
+    Prune(prune::Args),
+    Salvage(salvage::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
     Status(status::Args),
@@ -157,6 +161,8 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Revise(args) => review::revise(&house, &args),
         Verb::Workers(args) => workers::run(&house, &args),
         Verb::Audit(args) => audit::run(&house, &args),
+        Verb::Prune(args) => prune::run(&house, &args),
+        Verb::Salvage(args) => salvage::run(&house, &args),
         Verb::Check(args) => check::run(&house, &args),
         Verb::Models(args) => models::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
