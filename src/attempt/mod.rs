@@ -12,7 +12,6 @@ mod outcome;
 mod plan;
 mod prepare;
 mod spawn;
-mod start;
 mod steps;
 mod verify;
 mod work;
