@@ -5,6 +5,7 @@
 //! leaves on the disk, and does nothing if that is there already.
 
 mod changes;
+mod command;
 mod conclude;
 mod finish;
 mod outcome;

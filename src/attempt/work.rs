@@ -125,7 +125,7 @@ impl Attempt<'_> {
             cost_usd: asked.cost_usd.or(most.cost_usd),
         };
         if let Some(stop) = &self.plan.profile.stop {
-            let values = self.values(&step, PathBuf::new(), String::new());
+            let values = self.values(&step, PathBuf::new(), String::new(), None);
             plan.stop = Some(invoke::fill_all(stop, &self.plan.profile, &values)?);
         }
         let carried = self.carry_step(&step, &plan, Phase::Working)?;
