@@ -187,6 +187,10 @@ fn any_spool(explicit: Option<PathBuf>) -> Result<Spool, Exit> {
 
 /// Resolves what a user typed for a task, expanding what was just submitted first.
 fn resolve(house: &House, text: &str) -> Result<crate::model::TaskId, Exit> {
-    crate::intake::expand(&house.spool)?;
-    Ok(house.spool.resolve(text)?)
+    let expanded = crate::intake::expand(&house.spool);
+    match house.spool.resolve(text) {
+        Ok(id) => Ok(id),
+        // It may be the very submission that cannot be expanded.
+        Err(e) => expanded.map_err(Exit::from).and(Err(e.into())),
+    }
 }

@@ -7,7 +7,7 @@ mod replay;
 use crate::keeper::{Carried, Cause, Ended, StepExit};
 use crate::model::result::GateRun;
 use crate::model::{Command, Verification};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What the gate found.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,9 +47,10 @@ pub fn run<E>(
         fault: None,
         left_over: Vec::new(),
     };
-    let began = Instant::now();
+    // Counted from what is recorded, so that whoever takes over counts the same.
+    let mut spent = Duration::ZERO;
     for (k, command) in commands.iter().enumerate() {
-        let left = total.saturating_sub(began.elapsed());
+        let left = total.saturating_sub(spent);
         let (carried, log) = run(k, command, left)?;
         let made = match carried {
             Carried::Ended(exit) => {
@@ -75,6 +76,7 @@ pub fn run<E>(
                 }
             }
         };
+        spent += Duration::from_millis(made.elapsed_ms);
         let passed = made.passed;
         gate.runs.push(made);
         if !passed {

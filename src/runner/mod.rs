@@ -13,7 +13,7 @@ pub use watch::Watch;
 
 use crate::care::heartbeat::{AlreadyRunning, Heartbeat};
 use crate::model::{Config, Ticket, TimedTicket};
-use crate::spool::{Spool, names, parsed};
+use crate::spool::{Spool, SpoolError, names, parsed};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,15 +94,17 @@ fn nothing_left(spool: &Spool, config: &Config) -> anyhow::Result<bool> {
     let queued = parsed::<Ticket>(&spool.queue())?;
     let busy = !(queued.is_empty() || claim::all_limited(spool, config, &queued))
         || !parsed::<Ticket>(&spool.running())?.is_empty()
-        || whole(&spool.intake())?
-        || whole(&spool.releases())?
+        || crate::intake::is_pending(spool)?
+        || names(&spool.releases())?.iter().any(|note| is_releasable(spool, note))
         || parsed::<TimedTicket>(&spool.held(HeldReason::Time))?.iter().any(|t| t.ticket.attempt > 1);
     Ok(!busy)
 }
 
-/// Whether there is a file in a folder, besides what somebody died writing.
-fn whole(dir: &std::path::Path) -> anyhow::Result<bool> {
-    Ok(names(dir)?.iter().any(|n| !n.as_encoded_bytes().starts_with(b".")))
+/// Whether dependents of an ended task can still be released. Where its records are broken they never are:
+/// `check` tells of it.
+fn is_releasable(spool: &Spool, note: &std::ffi::OsStr) -> bool {
+    let id = note.to_str().and_then(|n| n.parse().ok());
+    id.is_some_and(|id| !matches!(spool.state_of(id), Err(SpoolError::Broken(..))))
 }
 
 /// Calls `act` at SIGTERM, SIGINT and SIGHUP instead of dying of them.
