@@ -4,7 +4,7 @@ use super::Attempt;
 use super::outcome::{End, Outcome};
 use crate::durable;
 use crate::keeper::{self, Carried, CarryError, Cause, DeadlineKind, Ended, StepExit, StepPlan, StepState};
-use crate::model::{Class, Command, EventKind, Phase};
+use crate::model::{Command, EventKind, Phase};
 use crate::process::{Census, CensusMethod, Identity, Survivor};
 use crate::redact;
 use crate::spool::AttemptDir;
@@ -120,11 +120,9 @@ impl Attempt<'_> {
                 let message = format!("used {used} of {limit} {which:?}");
                 Ok(Err(End::over_budget(phase, message)))
             }
-            Cause::KeeperFault { error } => Ok(Err(End::failed(
-                Class::Internal,
-                phase,
-                format!("the keeper of step {step} failed: {error}"),
-            ))),
+            Cause::KeeperFault { error } => {
+                Ok(Err(End::fault(phase, error, format!("the keeper of step {step} failed: {error}"))))
+            }
             Cause::Exit | Cause::Deadline { .. } | Cause::Lingered => Ok(Ok(exit)),
         }
     }

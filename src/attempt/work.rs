@@ -80,6 +80,7 @@ impl Attempt<'_> {
             Err(e) => {
                 let class = match &e {
                     InvokeError::NoVariable(_) => Class::Auth,
+                    InvokeError::Steered(_) => Class::Permission,
                     InvokeError::TooLong(_) => Class::WorkerFailed,
                     InvokeError::Own(_) => Class::Internal,
                 };

@@ -22,6 +22,8 @@ pub struct Gate {
     pub only_in_place: bool,
     /// Whether a command's keeper was lost, so that nobody knows how it ended.
     pub lost: bool,
+    /// Why a command could not be run, where that was a fault of ours or of the machine.
+    pub fault: Option<String>,
     /// Processes that outlived a command and were ended.
     pub left_over: Vec<String>,
 }
@@ -42,6 +44,7 @@ pub fn run<E>(
         cancelled: false,
         only_in_place: false,
         lost: false,
+        fault: None,
         left_over: Vec::new(),
     };
     // Counted from what is recorded, so that whoever takes over counts the same.
@@ -52,6 +55,9 @@ pub fn run<E>(
         let made = match carried {
             Carried::Ended(exit) => {
                 gate.cancelled |= exit.cause == Cause::Cancelled;
+                if let Cause::KeeperFault { error } = &exit.cause {
+                    gate.fault = Some(error.clone());
+                }
                 gate.left_over
                     .extend(exit.left_over.iter().map(|s| format!("{} (pid {})", s.command, s.pid)));
                 made(command, &exit, log)
@@ -75,7 +81,7 @@ pub fn run<E>(
         gate.runs.push(made);
         if !passed {
             gate.verification = Verification::Failed;
-            if !all || gate.cancelled || gate.lost {
+            if !all || gate.cancelled || gate.lost || gate.fault.is_some() {
                 break;
             }
         }

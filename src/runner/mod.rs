@@ -7,10 +7,11 @@ mod presence;
 mod watch;
 
 pub use claim::{Limit, standing};
-pub use pass::{Pass, pass};
+pub use pass::{Pass, next_due, pass};
 pub use presence::{Awake, Woken, awake, is_awake, restart, wake};
 pub use watch::Watch;
 
+use crate::care::heartbeat::{AlreadyRunning, Heartbeat};
 use crate::model::{Config, Ticket, TimedTicket};
 use crate::spool::{Spool, SpoolError, names, parsed};
 use std::process::Child;
@@ -32,6 +33,9 @@ pub struct Loop {
 }
 
 /// Makes passes until told to stop, or with `drain` until nothing is left to do. `report` hears of each.
+///
+/// One loop a spool: another one is refused with [`AlreadyRunning`].
+/// A drain may always run beside: it ends by itself, and any number of runners is safe.
 pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&Pass)) -> anyhow::Result<()> {
     let watch = Watch::new(spool, config, true);
     let waker = watch.waker();
@@ -45,8 +49,18 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
     if held.is_none() && how.unless_awake {
         return Ok(());
     }
+    let mut heartbeat = match how.drain {
+        true => None,
+        false => match Heartbeat::take(spool, how.poll) {
+            Err(e) if how.unless_awake && e.is::<AlreadyRunning>() => return Ok(()),
+            other => Some(other?),
+        },
+    };
     while !how.stop.load(Ordering::SeqCst) {
         let mut done = pass(spool, config);
+        if let Some(heartbeat) = &mut heartbeat {
+            heartbeat.passed();
+        }
         report(&done);
         children.append(&mut done.started);
         reap(&mut children);

@@ -47,6 +47,12 @@ pub fn pass(spool: &Spool, config: &Config) -> Pass {
             Err(e) => pass.faults.push(e.context(what)),
         }
     }
+    part(&mut pass.faults, "notices", || {
+        if crate::spool::notices::is_due(spool)? {
+            crate::spool::notices::send(spool);
+        }
+        Ok(())
+    });
     pass.due = next_due(spool, pass.admitted.waiting > 0);
     pass
 }
@@ -182,7 +188,7 @@ fn timer_names(spool: &Spool) -> anyhow::Result<Vec<(u64, TaskId)>> {
 }
 
 /// How long until something is due that nobody will ring the bell for.
-fn next_due(spool: &Spool, files_waiting: bool) -> Option<Duration> {
+pub fn next_due(spool: &Spool, files_waiting: bool) -> Option<Duration> {
     let now = now_ms();
     let held = [HeldReason::Time, HeldReason::Quota]
         .iter()

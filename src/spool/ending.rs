@@ -3,7 +3,7 @@
 //! A crash between any two of these is made good by the next pass: a running ticket with a result is
 //! finished by whoever adopts it, and a note in `releases/` stands until the dependents were looked at.
 
-use super::{Found, LockedTask, Place, Spool, SpoolError, events, names};
+use super::{Found, LockedTask, Place, Spool, SpoolError, counters, events, names, notices};
 use crate::durable;
 use crate::model::result::{Durations, WorkerUsed};
 use crate::model::{
@@ -32,7 +32,10 @@ impl LockedTask {
         self.event_once(attempt, EventKind::Ended { state, message })?;
         let file = self.dir.result();
         durable::replace(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
+        // Before the ticket moves: what is told of a task that has ended is told though we die here.
+        let told = notices::post_end(&self.spool, &result);
         self.move_ticket(from, place, from.ticket)?;
+        counters::count(&self.spool, &result);
         durable::remove_file(&self.dir.hold())?;
         durable::remove_file(&self.dir.progress())?;
         // A worker may have spoiled the record: it is told nowhere then.
@@ -42,6 +45,9 @@ impl LockedTask {
             let _ = durable::replace(&results.join(format!("{}.result.json", self.id())), &bytes);
         }
         self.spool.ring();
+        if told {
+            notices::send(&self.spool);
+        }
         Ok(())
     }
 

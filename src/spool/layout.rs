@@ -219,7 +219,7 @@ impl Spool {
 }
 
 /// The folders of a spool.
-const FOLDERS: &[&str] = &[
+pub const FOLDERS: &[&str] = &[
     "inbox",
     "taken",
     "rejected",

@@ -4,7 +4,7 @@
 //! without the lock may look while a ticket is between two folders; only the holder of the lock may
 //! conclude that there is none.
 
-use super::{EventLog, Spool, SpoolError, TaskDir, names, parsed};
+use super::{EventLog, Spool, SpoolError, TaskDir, names, notices, parsed};
 use crate::durable::{self, Held};
 use crate::model::{
     DoneTicket, EventKind, HeldReason, Short, State, Task, TaskId, Ticket, TimedTicket, VERSION,
@@ -400,7 +400,12 @@ impl LockedTask {
         message: &str,
     ) -> Result<Found, SpoolError> {
         let place = self.write_hold(reason, until, message)?;
-        self.move_ticket(from, place, from.ticket.with_attempt(attempt))
+        let told = reason == HeldReason::Answer && notices::post_question(&self.spool, self.id(), attempt);
+        let found = self.move_ticket(from, place, from.ticket.with_attempt(attempt))?;
+        if told {
+            notices::send(&self.spool);
+        }
+        Ok(found)
     }
 
     /// Says why the task waits, before its ticket is put or moved there.

@@ -222,6 +222,9 @@ pub fn check(profile: &Profile) -> Result<(), Problem> {
             return invalid("files", format!("{name:?}: expected a relative path without .."));
         }
     }
+    if let Some(name) = profile.refuse_files.iter().find(|name| !private::is_plain(name)) {
+        return invalid("refuse_files", format!("{name:?}: expected a relative path without .."));
+    }
     for (variable, dir) in &profile.private_dirs {
         if !private::is_plain(variable) || variable.contains(['/', '=']) {
             return invalid("private_dirs", format!("{variable:?} is not the name of a variable"));
