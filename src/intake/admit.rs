@@ -305,7 +305,9 @@ fn repository(spool: &Spool, config: &Config, path: &Path, kind: WorkspaceKind) 
     }
     if path.to_str().is_none() || resolved.to_str().is_none() {
         // Records are JSON, which cannot hold it.
-        return Err(problem(format!("{} is not UTF-8", resolved.display())).hint("give it another name").into());
+        return Err(problem(format!("{} is not UTF-8", resolved.display()))
+            .hint("give it another name")
+            .into());
     }
     let inside = |a: &Path, b: &Path| a.starts_with(b);
     if inside(&resolved, spool.root()) {
