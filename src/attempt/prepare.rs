@@ -115,6 +115,11 @@ impl Attempt<'_> {
                 prepared.tree = Some(tree);
             }
             WorkspaceKind::Temporary => {
+                if self.number() > 1 && path.exists() {
+                    // What an earlier attempt made is not this one's work, and may be all there is of it.
+                    let kept = workspace::put_aside(spool, path, &self.task.id.to_string())?;
+                    prepared.warnings.push(format!("what an earlier attempt made is in {}", kept.display()));
+                }
                 durable::ensure_dir(path)?;
                 self.keep_manifest(path)?;
             }

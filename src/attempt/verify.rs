@@ -39,7 +39,8 @@ impl Attempt<'_> {
         }
         let kind = self.task.spec.gate.or(self.plan.repo_config.gate).unwrap_or(GateKind::InPlace);
         let gate = match (kind, &self.repo, &work.tree) {
-            (GateKind::Clean, Some(repo), Some(tree)) if !commands.is_empty() => {
+            // What a read-only task wrote is undone: it is not what is verified.
+            (GateKind::Clean, Some(repo), Some(tree)) if !commands.is_empty() && work.undone.is_empty() => {
                 match self.clean_gate(round, repo, tree, work)? {
                     Ok(gate) => gate,
                     Err(end) => return Ok(Err(end)),

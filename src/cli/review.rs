@@ -30,6 +30,9 @@ pub struct AcceptArgs {
     /// Accept although there are no verify commands
     #[arg(long)]
     unverified: bool,
+    /// Accept although its records do not match its receipt: see `workspool audit`
+    #[arg(long)]
+    unaudited: bool,
     /// Accept although hooks or settings that can execute changed since the task began
     #[arg(long)]
     changed_settings: bool,
@@ -52,6 +55,7 @@ pub fn accept(house: &House, args: AcceptArgs) -> Result<u8, Exit> {
         branch: args.branch,
         message: args.message,
         unverified: args.unverified,
+        unaudited: args.unaudited,
         changed_settings: args.changed_settings,
         sha256: args.sha256.map(|s| s.trim_start_matches("sha256:").to_ascii_lowercase()),
         checkout: args.into,
@@ -126,6 +130,7 @@ impl From<NotAccepted> for Exit {
             NotAccepted::Spool(e) => e.into(),
             NotAccepted::Fault(e) => e.into(),
             NotAccepted::Unverified(_) | NotAccepted::OtherTask(_) => Exit::new(exit::STATE, e.to_string()),
+            NotAccepted::Audit { .. } => Exit::new(exit::PROBLEMS, e.to_string()),
             NotAccepted::Refused(_) => Exit::new(exit::REFUSED, e.to_string()),
         }
     }
