@@ -59,6 +59,11 @@ impl Attempt<'_> {
             outcome.verification = Verification::NotRun;
             return Ok(Err(End::interrupted(Phase::Verifying, "the keeper of a verify command was killed")));
         }
+        if let Some(error) = &gate.fault {
+            outcome.verification = Verification::NotRun;
+            let message = format!("a verify command could not be run: {error}");
+            return Ok(Err(End::fault(Phase::Verifying, error, message)));
+        }
         Ok(Ok(gate))
     }
 
@@ -116,11 +121,17 @@ impl Attempt<'_> {
             Some(end) => Err(end),
             None => {
                 let mut gate = self.gate_in(&path, "gate", round)?;
-                if gate.verification == Verification::Failed && !gate.cancelled && !gate.lost {
+                if gate.verification == Verification::Failed
+                    && !gate.cancelled
+                    && !gate.lost
+                    && gate.fault.is_none()
+                {
                     // Is it the work, or what surrounds it?
                     let in_place = self.gate_in(&self.plan.workspace, "in-place", round)?;
                     gate.only_in_place = in_place.verification == Verification::Verified;
                     gate.cancelled |= in_place.cancelled;
+                    gate.lost |= in_place.lost;
+                    gate.fault = in_place.fault;
                     gate.left_over.extend(in_place.left_over);
                 }
                 Ok(gate)

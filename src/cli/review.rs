@@ -93,12 +93,10 @@ pub struct RejectArgs {
 
 /// Carries `reject` out.
 pub fn reject(house: &House, args: &RejectArgs) -> Result<u8, Exit> {
-    for task in &args.tasks {
-        let id = super::resolve(house, task)?;
+    super::state::each(house, &args.tasks, |id| {
         review::reject(&house.spool, id, args.reason.clone())?;
-        term::line(&format!("{id}  rejected"))?;
-    }
-    Ok(0)
+        term::line(&format!("{id}  rejected"))
+    })
 }
 
 /// Send a succeeded task back with feedback; a new attempt goes on from what the last one left

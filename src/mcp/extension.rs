@@ -1,12 +1,14 @@
 //! The tasks extension, straight on the spool: a handle's id is the task's own, so it outlives this server.
 //!
-//! Where the client declares the extension, `submit_task` answers with a handle; its result, once the task
-//! has ended, is what `get_task` says. Everything that takes an id takes the handle's.
+//! Where a client of the newer protocol declares the extension, `submit_task` answers with a handle; its result,
+//! once the task has ended, is that of `submit_task` with what came out. Everything that takes an id takes the
+//! handle's. Clients of the older protocol get no handle: some declare the extension and cannot read one there
+//! (seen with the MCP Inspector 2.12). They may ask for any task by its id.
 
 use super::clean;
 use super::server::{Server, blocking};
 use super::tool::{Call, Fault};
-use super::view::TaskView;
+use super::tools::Submitted;
 use crate::model::{State, TaskId};
 use crate::verbs::{self, Shown};
 use rmcp::model::{
@@ -43,7 +45,7 @@ pub async fn get(server: &Server, id: String) -> Result<GetTaskResult, Fault> {
             State::Queued | State::Held | State::Running => TaskPayload::Working,
             State::Cancelled => TaskPayload::Cancelled,
             _ => {
-                let mut view = serde_json::to_value(TaskView::of(shown))?;
+                let mut view = serde_json::to_value(Submitted::ended(shown))?;
                 clean::value(&mut view);
                 let mut result = CallToolResult::structured(view);
                 result.is_error = Some(state != State::Succeeded);

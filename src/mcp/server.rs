@@ -194,7 +194,9 @@ impl ServerHandler for Server {
         };
         match self.carry_out(tool, request.arguments.unwrap_or_default(), &context).await {
             Ok(value) => {
-                if context.client_capabilities().is_some_and(|c| c.supports_tasks())
+                let modern = context.protocol_version().is_some_and(|v| !v.has_initialize());
+                if modern
+                    && context.client_capabilities().is_some_and(|c| c.supports_tasks())
                     && let Some(task) = extension::handle(self, tool.name, &value).await
                 {
                     return Ok(task.into());

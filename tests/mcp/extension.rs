@@ -1,6 +1,6 @@
 //! The tasks extension: handles that are the spool's own tasks, and outlive the server that gave them.
 
-use crate::bench::{BOTH, Bench, PATIENCE, object};
+use crate::bench::{BOTH, Bench, Era, PATIENCE, object};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, GetTaskParams, TaskPayload, TaskStatus,
 };
@@ -30,34 +30,49 @@ async fn finished(client: &crate::bench::Client, id: &str) -> TaskPayload {
 
 #[tokio::test]
 async fn a_handle_is_the_task_and_outlives_its_server() {
-    for era in BOTH {
-        let bench = Bench::new();
-        let (first, _) = bench.client_with(era, true).await;
-        let task = handle(&first, json!({ "objective": "echo done", "worker": "shell" })).await;
-        assert_eq!(task.status, TaskStatus::Working);
-        assert!(bench.spool().read_task(task.task_id.parse().unwrap()).is_ok());
-        first.cancel().await.unwrap();
+    let bench = Bench::new();
+    let (first, _) = bench.client_with(Era::Modern, true).await;
+    let task = handle(&first, json!({ "objective": "echo done", "worker": "shell" })).await;
+    assert_eq!(task.status, TaskStatus::Working);
+    assert!(bench.spool().read_task(task.task_id.parse().unwrap()).is_ok());
+    let tools = first.list_all_tools().await.unwrap();
+    let schema = tools.iter().find(|t| t.name == "submit_task").unwrap().output_schema.clone().unwrap();
+    let validator = jsonschema::validator_for(&Value::Object((*schema).clone())).unwrap();
+    first.cancel().await.unwrap();
 
-        let (second, _) = bench.client_with(era, true).await;
-        match finished(&second, &task.task_id).await {
-            TaskPayload::Completed { result } => {
-                assert_eq!(result["isError"], false);
-                assert_eq!(result["structuredContent"]["state"], "succeeded");
-            }
-            other => panic!("{other:?}"),
+    let (second, _) = bench.client_with(Era::Modern, true).await;
+    match finished(&second, &task.task_id).await {
+        TaskPayload::Completed { result } => {
+            assert_eq!(result["isError"], false);
+            let result = &result["structuredContent"];
+            assert!(validator.is_valid(result), "it is a result of submit_task: {result:#}");
+            assert_eq!(result["tasks"][0]["state"], "succeeded");
+            assert_eq!(result["tasks"][0]["result"]["verification"], "unverified");
         }
-        let failing =
-            handle(&second, json!({ "objective": "exit 3", "worker": "shell", "retries": 0 })).await;
-        match finished(&second, &failing.task_id).await {
-            TaskPayload::Completed { result } => assert_eq!(result["isError"], true),
-            other => panic!("{other:?}"),
-        }
-        let long = handle(&second, json!({ "objective": "sleep 1000", "worker": "shell" })).await;
-        second.cancel_task(CancelTaskParams::new(long.task_id.clone())).await.unwrap();
-        assert_eq!(finished(&second, &long.task_id).await, TaskPayload::Cancelled);
-        assert!(second.get_task(GetTaskParams::new("../../escaped")).await.is_err());
-        second.cancel().await.unwrap();
+        other => panic!("{other:?}"),
     }
+    let failing = handle(&second, json!({ "objective": "exit 3", "worker": "shell", "retries": 0 })).await;
+    match finished(&second, &failing.task_id).await {
+        TaskPayload::Completed { result } => assert_eq!(result["isError"], true),
+        other => panic!("{other:?}"),
+    }
+    let long = handle(&second, json!({ "objective": "sleep 1000", "worker": "shell" })).await;
+    second.cancel_task(CancelTaskParams::new(long.task_id.clone())).await.unwrap();
+    assert_eq!(finished(&second, &long.task_id).await, TaskPayload::Cancelled);
+    assert!(second.get_task(GetTaskParams::new("../../escaped")).await.is_err());
+    second.cancel().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_of_the_older_protocol_gets_no_handle_and_may_ask_by_id() {
+    let bench = Bench::new();
+    let (client, _) = bench.client_with(Era::Legacy, true).await;
+    let id = crate::bench::submit(&client, json!({ "objective": "true" })).await;
+    match finished(&client, &id).await {
+        TaskPayload::Completed { result } => assert_eq!(result["isError"], false),
+        other => panic!("{other:?}"),
+    }
+    client.cancel().await.unwrap();
 }
 
 #[tokio::test]

@@ -9,6 +9,8 @@ mod submit;
 pub mod wait;
 mod workers;
 
+pub use submit::Submitted;
+
 use super::tool::Tool;
 use crate::model::TaskId;
 use std::sync::LazyLock;

@@ -2,12 +2,14 @@
 
 use super::super::schema;
 use super::super::tool::{Call, Effect, Fault, Kind, Tool, read};
+use super::super::view::{ResultView, TaskView};
 use crate::intake::{self, Accepted};
 use crate::model::input::Submission;
 use crate::model::task::SubmittedBy;
 use crate::model::{Batch, Door, State, TaskSpec};
 use crate::runner::{self, Woken};
 use crate::spool::Place;
+use crate::verbs::Shown;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -78,8 +80,8 @@ fn tool(
 pub struct Submitted {
     /// The tasks, in the order in which they were given.
     pub tasks: Vec<TakenTask>,
-    /// Whether a runner is at work: `awake`, `started` (by this call), `none` (start was false), or why it
-    /// could not be started.
+    /// Whether a runner is at work: `awake`, `started` (by this call), `none` (start was false), `done` (it has
+    /// ended already), or why it could not be started.
     pub runner: String,
     /// What happens next.
     pub next: Vec<String>,
@@ -98,6 +100,27 @@ pub struct TakenTask {
     pub sha256: String,
     /// Whether an earlier submission with the same idempotency key is this task.
     pub existing: bool,
+    /// What came out of it, for a client that waited by way of a handle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<ResultView>,
+}
+
+impl Submitted {
+    /// What `submit_task` says of a task that has ended, to a client that waited for that.
+    pub fn ended(shown: Shown) -> Self {
+        let existing = false;
+        let view = TaskView::of(shown);
+        let (state, next) = (view.state, view.next);
+        let task = TakenTask {
+            id: view.id,
+            state,
+            title: view.title,
+            sha256: view.sha256,
+            existing,
+            result: view.result,
+        };
+        Submitted { tasks: vec![task], runner: "done".into(), next }
+    }
 }
 
 fn submit(call: &Call, submission: Submission, start: bool) -> Result<Submitted, Fault> {
@@ -133,6 +156,7 @@ fn taken(call: &Call, accepted: Accepted) -> TakenTask {
         title: accepted.title,
         sha256: accepted.sha256,
         existing: accepted.existing,
+        result: None,
     }
 }
 
