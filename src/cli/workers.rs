@@ -9,6 +9,7 @@ use crate::verbs::House;
 use crate::worker::health::{self, Health};
 use crate::worker::{self, Origin};
 use clap::Subcommand;
+use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
 /// List, show, check, link and unlink workers
@@ -282,39 +283,40 @@ pub(super) fn unknown(house: &House, name: &WorkerName) -> Exit {
 }
 
 fn link(house: &House, args: &LinkArgs) -> Result<u8, Exit> {
-    let mut profile = match (&args.file, &args.command, &args.name) {
-        (Some(file), _, _) => {
+    let mut given: Map<String, Value> = match (&args.file, &args.command) {
+        (Some(file), _) => {
             let bytes = std::fs::read(file)
                 .map_err(|e| Exit::new(exit::NOT_FOUND, format!("cannot read {}: {e}", file.display())))?;
-            input::json::<Profile>(&bytes)
-                .map_err(|p| Exit::new(exit::INPUT, format!("{}: {p}", file.display())))?
+            let wrong = |p| Exit::new(exit::INPUT, format!("{}: {p}", file.display()));
+            // Read as a profile first: that says where something is wrong.
+            input::json::<Profile>(&bytes).map_err(wrong)?;
+            input::json(&bytes).map_err(wrong)?
         }
-        (None, Some(command), Some(name)) => {
-            let value = serde_json::json!({ "name": name, "command": command.0 });
-            serde_json::from_value::<Profile>(value)?
-        }
-        _ => return Err(Exit::new(exit::USAGE, "a name and --command, or --file, are needed")),
+        (None, Some(command)) => Map::from_iter([("command".to_owned(), json!(command.0))]),
+        (None, None) => return Err(Exit::new(exit::USAGE, "a name and --command, or --file, are needed")),
     };
-    if let Some(name) = &args.name {
-        profile.name = name.clone();
+    let mut set = |key: &str, value: Option<Value>| {
+        given.extend(value.map(|value| (key.to_owned(), value)));
+    };
+    set("name", args.name.as_ref().map(|n| json!(n)));
+    set("version", Some(json!(crate::model::VERSION)));
+    set("wrap", args.wrap.as_ref().map(|a| json!(a.0)));
+    set("stop", args.stop.as_ref().map(|a| json!(a.0)));
+    set("output", args.output.as_ref().map(|o| json!(o)));
+    set("concurrency", args.concurrency.map(|n| json!(n)));
+    set("description", args.description.as_ref().map(|d| json!(d)));
+    if !args.env.is_empty() {
+        let known = given.get("pass_env").and_then(Value::as_array).cloned().unwrap_or_default();
+        let all: Vec<Value> = known.into_iter().chain(args.env.iter().map(|n| json!(n))).collect();
+        given.insert("pass_env".into(), all.into());
     }
-    profile.version = Some(crate::model::VERSION);
-    if let Some(wrap) = &args.wrap {
-        profile.wrap.clone_from(&wrap.0);
+    let in_command = |arg: &Value| {
+        arg.as_str().is_some_and(|arg| arg.contains("{prompt}") || arg.contains("{prompt_file}"))
+    };
+    if given.get("command").and_then(Value::as_array).is_some_and(|args| args.iter().any(in_command)) {
+        given.insert("prompt".into(), json!(PromptBy::Argument));
     }
-    if let Some(stop) = &args.stop {
-        profile.stop = Some(stop.0.clone());
-    }
-    if let Some(output) = &args.output {
-        profile.output.clone_from(output);
-    }
-    profile.pass_env.extend(args.env.iter().cloned());
-    profile.concurrency = args.concurrency.or(profile.concurrency);
-    profile.description = args.description.clone().or(profile.description);
-    if profile.command.iter().any(|a| a.contains("{prompt}") || a.contains("{prompt_file}")) {
-        profile.prompt = PromptBy::Argument;
-    }
-    worker::link(&house.spool, &profile, args.replace)
+    let profile = worker::link(&house.spool, &given, args.replace)
         .map_err(|p| Exit::new(exit::of_problem(p.kind), p.to_string()))?;
     term::line(&format!("linked {}", profile.name))?;
     Ok(0)

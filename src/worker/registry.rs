@@ -147,8 +147,7 @@ fn whole(
             None => None,
         };
         let Some(found) = found.filter(|_| !(of_own_name && original)) else {
-            let message = format!("there is no worker {base} to start from, or it starts from this one");
-            return Err(wrong(Problem::new(ProblemKind::Invalid, message).at("extends")));
+            return Err(wrong(no_base(base)));
         };
         let given: Map<String, Value> = input::json(&text).map_err(wrong)?;
         profile = extend(&found, given).map_err(wrong)?;
@@ -297,12 +296,22 @@ fn texts(profile: &Profile) -> Vec<(String, &str)> {
     found
 }
 
-/// Links a worker: checks that it can run, then writes its profile.
-pub fn link(spool: &Spool, profile: &Profile, replace: bool) -> Result<(), Problem> {
-    check(profile)?;
-    if executable(profile).is_none() {
+/// Links a worker: checks that it can run, then writes its profile as it was given.
+pub fn link(spool: &Spool, given: &Map<String, Value>, replace: bool) -> Result<Profile, Problem> {
+    let io = |e: serde_json::Error| Problem::new(ProblemKind::Malformed, e.to_string());
+    let bytes = serde_json::to_vec_pretty(given).map_err(io)?;
+    let mut profile: Profile = input::json(&bytes)?;
+    if let Some(base) = profile.extends.clone() {
+        let of_own_name = base == profile.name;
+        let found = whole(spool, &canonical(spool, &base), of_own_name, MAX_DEPTH)
+            .map_err(|e| Problem::new(ProblemKind::Worker, e.to_string()).at("extends"))?
+            .ok_or_else(|| no_base(&base))?;
+        profile = extend(&found, given.clone())?;
+    }
+    check(&profile)?;
+    if executable(&profile).is_none() {
         let field = if profile.wrap.is_empty() { "command[0]" } else { "wrap[0]" };
-        return Err(missing_executable(program(profile)).at(field));
+        return Err(missing_executable(program(&profile)).at(field));
     }
     let path = spool.worker(&profile.name);
     if path.exists() && !replace {
@@ -312,10 +321,14 @@ pub fn link(spool: &Spool, profile: &Profile, replace: bool) -> Result<(), Probl
         )
         .hint("use --replace, or another name"));
     }
-    let io =
-        |e: std::io::Error| Problem::new(ProblemKind::Worker, SpoolError::io("write", &path, e).to_string());
-    let bytes = serde_json::to_vec_pretty(profile).map_err(|e| io(e.into()))?;
-    durable::replace(&path, &bytes).map_err(io)
+    durable::replace(&path, &bytes)
+        .map_err(|e| Problem::new(ProblemKind::Worker, SpoolError::io("write", &path, e).to_string()))?;
+    Ok(profile)
+}
+
+fn no_base(base: &WorkerName) -> Problem {
+    let message = format!("there is no worker {base} to start from, or it starts from this one");
+    Problem::new(ProblemKind::Invalid, message).at("extends")
 }
 
 /// The program that a worker starts, as its profile names it.

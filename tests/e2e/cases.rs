@@ -175,7 +175,10 @@ pub fn revise(bench: &Bench) {
     let first = drained(bench, id);
     bench.world.succeeded(id);
     let feedback = format!("once more: {}", bench.order("two.txt"));
-    bench.world.on("revise", id, &["--feedback", &feedback]).ok();
+    // Whoever ended the attempt may hold the task a moment longer.
+    bench
+        .world
+        .await_until("the revision", || bench.world.on("revise", id, &["--feedback", &feedback]).code == 0);
     let mut runner = bench.world.run_drain();
     bench.world.await_until("the second attempt", || {
         bench.world.spool().read_result(id).unwrap().is_some_and(|r| r.attempt == 2)
