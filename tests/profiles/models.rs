@@ -40,7 +40,6 @@ fn the_task_goes_before_the_configuration_before_the_environment() {
     assert_eq!(used(None), "by-config");
     assert_eq!(model_of(&world, "a-b")["from"], "config");
     assert_eq!(used(Some("by-task")), "by-task");
-    world.submit("x").worker("a-b").with("model", "--flag").refused(4, &["not the name of a model"]);
 }
 
 #[test]
