@@ -262,7 +262,7 @@ fn a_task_that_waits_for_what_has_ended_goes_on() {
 #[test]
 fn a_running_task_is_in_good_hands() {
     let world = World::new();
-    let id = world.misbehave(&["sleep", "30"]).ok();
+    let id = world.misbehave(&["sleep", "600000"]).ok();
     world.tick();
     world.await_state(id, State::Running);
     let (code, found) = check(&world, &[]);
