@@ -55,7 +55,8 @@ impl Attempt<'_> {
                 work
             }
         };
-        if !work.undone.is_empty() && round == self.rounds_done() {
+        let read_only = self.task.spec.permission() == Permission::ReadOnly;
+        if (!work.undone.is_empty() || read_only && work.head.is_some()) && round == self.rounds_done() {
             self.undo(&work)?;
         }
         outcome.changed = if work.undone.is_empty() { work.files.clone() } else { Vec::new() };

@@ -50,6 +50,10 @@ impl Attempt<'_> {
         const TIME: Duration = Duration::from_secs(120);
         let profile = &self.plan.profile;
         let Some(command) = &profile.probe else { return Ok(Ok(None)) };
+        // Where the worker itself must not be started, the probe must not either: the command line says why.
+        if self.steering().is_some() {
+            return Ok(Ok(None));
+        }
         let step = format!("probe.{round}");
         let values = self.values(&step, PathBuf::new(), String::new(), None);
         // Where the worker itself cannot be started either, that says why.
@@ -71,6 +75,14 @@ impl Attempt<'_> {
             return Ok(Err(End::failed(Class::WorkerFailed, Phase::Working, message)));
         }
         Ok(Ok(Some(exit.stdout_tail.trim().to_owned())))
+    }
+
+    /// What of the workspace would steer the worker's program at its start.
+    fn steering(&self) -> Option<String> {
+        let workspace = &self.plan.workspace;
+        let mut cwd = workspace.clone();
+        cwd.extend(&self.task.spec.subdir);
+        invoke::steering(&self.plan.profile, workspace, &cwd)
     }
 
     pub(super) fn invocation(
@@ -95,6 +107,9 @@ impl Attempt<'_> {
             }
         };
         let profile = &self.plan.profile;
+        if let Some(found) = self.steering() {
+            return Ok(Err(InvokeError::Steered(found)));
+        }
         let values = invoke::Values { probe: probed, ..self.values(&step, file, text, session) };
         let mut made = match invoke::invocation(profile, &values) {
             Ok(made) => made,

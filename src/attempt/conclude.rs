@@ -1,12 +1,16 @@
 //! From an outcome to the next state: another attempt, or the end.
 
-use super::outcome::Outcome;
+use super::outcome::{End, Outcome};
+use super::steps::nothing_lives;
 use super::{Attempt, Plan};
 use crate::durable;
 use crate::gate;
 use crate::git::View;
 use crate::model::result::{AttemptSummary, FileRef, WorkerUsed};
-use crate::model::{Class, EventKind, HeldReason, Phase, State, Task, TaskResult, VERSION, WorkspaceKind};
+use crate::model::{
+    Class, EventKind, HeldReason, Phase, RequestKind, RequestName, State, Task, TaskResult, VERSION,
+    WorkspaceKind,
+};
 use crate::spool::{
     Breaker, Found, LockedTask, SpoolError, bare_result, bare_result_of, events, read_json, ticket_of,
 };
@@ -41,6 +45,9 @@ pub(super) fn conclude(
     let n = found.ticket.attempt;
     let dir = locked.dir().attempt(n);
     durable::ensure_dir(dir.path())?;
+    let (spool, id) = (locked.spool(), locked.id());
+    let alone = || nothing_lives(&dir, spool.id(), &id.to_string(), locked.lock().path());
+    alone()?;
     // What we know is not read again from where a worker could write.
     let plan: Option<Plan> = match &attempt {
         Some(attempt) => Some(attempt.plan.clone()),
@@ -59,8 +66,16 @@ pub(super) fn conclude(
     }
     if let Some(attempt) = &attempt {
         tidy(attempt, &mut outcome);
+        alone()?;
     }
-    let (next, costs_retry) = decide(locked, &task, n, &outcome)?;
+    let (mut next, costs_retry) = decide(locked, &task, n, &outcome)?;
+    let cancel = RequestName { task: id, attempt: n, kind: RequestKind::Cancel };
+    if next.is_some() && spool.request_path(cancel).exists() {
+        // It came when the attempt had just failed: it is not to be repeated.
+        let reason = spool.read_request(cancel).and_then(|r| r.reason);
+        outcome = End::cancelled(outcome.phase.unwrap_or(Phase::Finishing), reason).with(outcome);
+        next = None;
+    }
     let summary = AttemptSummary {
         attempt: n,
         state: outcome.state,
@@ -114,6 +129,11 @@ fn receipt(locked: &LockedTask, task: &Task, plan: &Plan, outcome: &Outcome) -> 
     )
 }
 
+/// Whether it is decided already that another attempt follows this one.
+pub(super) fn is_repeated(locked: &LockedTask, n: u32) -> bool {
+    ended_file(locked, n).is_some_and(|ended| ended.next.is_some())
+}
+
 /// How attempt `n` ended. A file that a worker spoiled says nothing.
 fn ended_file(locked: &LockedTask, n: u32) -> Option<EndedFile> {
     read_json(&locked.dir().attempt(n).file("ended.json")).ok().flatten()
@@ -150,21 +170,22 @@ pub(super) fn finish_move(locked: &LockedTask, found: Found, result: TaskResult)
 fn end(locked: &LockedTask, found: Found, result: TaskResult) -> anyhow::Result<()> {
     let n = found.ticket.attempt;
     let spool = locked.spool().clone();
+    // Before the ticket moves: nobody comes by again after that.
+    remove_tmp(locked, n);
     locked.end(found, result)?;
     for name in spool.all_requests()?.into_iter().filter(|r| r.task == locked.id() && r.attempt <= n) {
         spool.drop_request(name)?;
     }
-    remove_tmp(locked, n);
     spool.release_dependents(locked.id())
 }
 
 fn retry(locked: &LockedTask, found: Found, n: u32, next: &Next) -> anyhow::Result<()> {
     let task = fallback(locked, n)?;
+    remove_tmp(locked, n);
     locked.event(Some(n), EventKind::Retry { attempt: n + 1, until: Some(next.until) })?;
     let place = locked.write_hold(next.reason, Some(next.until), &next.message)?;
     locked.move_ticket(found, place, ticket_of(&task, n + 1))?;
     durable::remove_file(&locked.dir().progress())?;
-    remove_tmp(locked, n);
     locked.spool().ring();
     Ok(())
 }
@@ -255,6 +276,8 @@ fn decide(
     let config = crate::spool::config::load(locked.spool())?;
     let limit = matches!(outcome.class, Some(Class::RateLimited | Class::Quota)) && outcome.until.is_some();
     if limit && let Some(until) = outcome.until {
+        // A time that is over already, by some other clock, must not start worker after worker.
+        let until = until.max(Utc::now() + backoff(config.defaults.retry_delay, 0, task.id.timestamp_ms()));
         let next = Next { until, reason: HeldReason::Quota, message: outcome.message.clone() };
         locked.spool().trip(Breaker {
             version: VERSION,

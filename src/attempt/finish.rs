@@ -176,8 +176,9 @@ impl Attempt<'_> {
     fn keep_artifacts(&self, work: &Work, outcome: &mut Outcome) -> anyhow::Result<()> {
         let root = self.plan.workspace.canonicalize()?;
         let mut paths: Vec<PathBuf> = Vec::new();
-        let patterns: Vec<String> =
-            self.task.spec.artifacts.iter().chain(&self.task.spec.deliverables).cloned().collect();
+        // Deliverables are paths, also those with `[` in them.
+        let deliverables = self.task.spec.deliverables.iter().map(|path| globset::escape(path));
+        let patterns: Vec<String> = self.task.spec.artifacts.iter().cloned().chain(deliverables).collect();
         if !patterns.is_empty() {
             let set = rules::set(&patterns)?;
             let walk = walkdir::WalkDir::new(&root).min_depth(1).sort_by_file_name();

@@ -20,7 +20,7 @@ use outcome::End;
 pub use outcome::Outcome;
 pub use plan::{Plan, REPO_FILE};
 pub use prepare::{clear_workspace, read_prepared};
-pub use spawn::{main, spawn};
+pub use spawn::{gave_up, main, spawn};
 
 use crate::git::Repo;
 use crate::model::{
@@ -77,9 +77,15 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
     let fault = |e: anyhow::Error| Box::new(Outcome::fault(e));
     let spool = locked.spool().clone();
     let config = config::load(&spool).map_err(|e| fault(e.into()))?;
-    let task = locked.task().map_err(|e| fault(e.into()))?;
     let dir = locked.dir().attempt(n);
     let file = dir.file("attempt.json");
+    let known: Option<Plan> = read_json(&file).map_err(|e| fault(e.into()))?;
+    let task = match &known {
+        // A newer revision is none that this attempt began with.
+        Some(plan) => locked.revision(plan.revision),
+        None => locked.task(),
+    };
+    let task = task.map_err(|e| fault(e.into()))?;
     let repo = match (&task.repo, task.spec.workspace()) {
         (Some(repo), WorkspaceKind::Worktree) => {
             let opened = Repo::open(&repo.path).map_err(|e| {
@@ -93,7 +99,6 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
         }
         _ => None,
     };
-    let known: Option<Plan> = read_json(&file).map_err(|e| fault(e.into()))?;
     let adopted = known.is_some();
     let plan = match known {
         Some(plan) => plan,
@@ -200,8 +205,16 @@ impl Attempt<'_> {
         let record = self.locked.dir().record(self.plan.revision);
         let now = hash(&std::fs::read(&record).unwrap_or_default());
         let remembered = self.expected.as_ref().unwrap_or(&self.plan.task_sha256);
-        if now == *remembered && now == self.plan.task_sha256 {
+        // Only who holds the task's lock adds revisions: here, or after the decision to repeat it.
+        let added = match conclude::is_repeated(self.locked, self.number()) {
+            true => 0..0,
+            false => self.plan.revision + 1..self.locked.dir().last_revision() + 1,
+        };
+        if now == *remembered && now == self.plan.task_sha256 && added.is_empty() {
             return Ok(None);
+        }
+        for revision in added {
+            crate::durable::remove_file(&self.locked.dir().record(revision))?;
         }
         let own = self.task.to_bytes();
         if hash(&own) == *remembered {

@@ -106,6 +106,12 @@ impl End {
         End { state, class: Some(class), phase, message: message.into(), until: None, transient }
     }
 
+    /// A fault of ours or of the machine, by what it says of itself.
+    pub fn fault(phase: Phase, error: &str, message: String) -> Self {
+        let full = error.contains("No space left on device") || error.contains("os error 28");
+        End::failed(if full { Class::Disk } else { Class::Internal }, phase, message)
+    }
+
     pub fn cancelled(phase: Phase, reason: Option<String>) -> Self {
         let message = match reason {
             Some(reason) => format!("cancelled while {phase}: {reason}"),

@@ -123,5 +123,9 @@ fn read_repo_config(repo: &Repo, base: &Oid) -> anyhow::Result<RepoConfig> {
         return Ok(RepoConfig::default());
     };
     let text = String::from_utf8(bytes).with_context(|| format!("{REPO_FILE} is not UTF-8"))?;
-    input::toml(&text).map_err(|p| anyhow!("{REPO_FILE} at {base}: {p}"))
+    let config: RepoConfig = input::toml(&text).map_err(|p| anyhow!("{REPO_FILE} at {base}: {p}"))?;
+    for (key, patterns) in [("copy", &config.copy), ("protected", &config.protected)] {
+        crate::workspace::rules::set(patterns).with_context(|| format!("{REPO_FILE} at {base}: {key}"))?;
+    }
+    Ok(config)
 }

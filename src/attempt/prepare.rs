@@ -98,6 +98,11 @@ impl Attempt<'_> {
                     (Some(_), None) => (OnBranch::Reset, base),
                     (None, _) => (OnBranch::New, base),
                 };
+                if let (Some(at), OnBranch::Reset) = (&at, on)
+                    && at != base
+                {
+                    self.keep_commits(repo, at)?;
+                }
                 let tree = workspace::prepare(
                     spool,
                     repo,
@@ -110,6 +115,11 @@ impl Attempt<'_> {
                 prepared.tree = Some(tree);
             }
             WorkspaceKind::Temporary => {
+                if self.number() > 1 && path.exists() {
+                    // What an earlier attempt made is not this one's work, and may be all there is of it.
+                    let kept = workspace::put_aside(spool, path, &self.task.id.to_string())?;
+                    prepared.warnings.push(format!("what an earlier attempt made is in {}", kept.display()));
+                }
                 durable::ensure_dir(path)?;
                 self.keep_manifest(path)?;
             }
@@ -148,6 +158,16 @@ impl Attempt<'_> {
     fn copied_before(&self) -> anyhow::Result<Vec<std::path::PathBuf>> {
         let Some(before) = self.plan.continues else { return Ok(Vec::new()) };
         Ok(read_prepared(&self.locked.dir().attempt(before))?.map(|p| p.copied).unwrap_or_default())
+    }
+
+    /// Keeps what the task's branch holds before it is put back to the base: a result that nobody accepted,
+    /// or commits of a worker whose attempt did not come to its end.
+    fn keep_commits(&self, repo: &Repo, at: &Oid) -> anyhow::Result<()> {
+        let name = format!("{}{}/{}", crate::git::KEPT, self.task.id, self.number() - 1);
+        if repo.keep(&name, at)? {
+            self.event(EventKind::Salvaged { name, complete: true })?;
+        }
+        Ok(())
     }
 
     /// Copies ignored files that the project needs, and sees to it that they are never committed.

@@ -1,8 +1,9 @@
 //! Starting supervisors, and being one: `workspool exec`.
 
+use crate::durable;
 use crate::model::TaskId;
 use crate::process;
-use crate::spool::{LockedTask, Spool};
+use crate::spool::{LockedTask, Spool, TaskDir};
 use crate::worker::env;
 use anyhow::{Context as _, bail};
 use std::ffi::OsString;
@@ -111,5 +112,17 @@ fn run(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         // The ticket went on without us: whatever we would do belongs to a past attempt.
         return Ok(());
     };
-    super::supervise(&locked, found, args.sha256)
+    let done = super::supervise(&locked, found, args.sha256);
+    let gave_up = gave_up(locked.dir());
+    match &done {
+        // Nobody hears us; whoever asks why the task stays reads it here.
+        Err(e) => drop(durable::replace_unsynced(&gave_up, format!("{e:#}").as_bytes())),
+        Ok(()) => drop(durable::remove_file(&gave_up)),
+    }
+    done
+}
+
+/// Where a supervisor that cannot go on says why. Another one will try.
+pub fn gave_up(dir: &TaskDir) -> PathBuf {
+    dir.path().join("supervisor.err")
 }

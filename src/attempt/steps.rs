@@ -4,9 +4,10 @@ use super::Attempt;
 use super::outcome::{End, Outcome};
 use crate::durable;
 use crate::keeper::{self, Carried, CarryError, Cause, DeadlineKind, Ended, StepExit, StepPlan, StepState};
-use crate::model::{Class, Command, EventKind, Phase};
+use crate::model::{Command, EventKind, Phase};
 use crate::process::{Census, CensusMethod, Identity, Survivor};
 use crate::redact;
+use crate::spool::AttemptDir;
 use crate::worker::env;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
@@ -119,11 +120,9 @@ impl Attempt<'_> {
                 let message = format!("used {used} of {limit} {which:?}");
                 Ok(Err(End::over_budget(phase, message)))
             }
-            Cause::KeeperFault { error } => Ok(Err(End::failed(
-                Class::Internal,
-                phase,
-                format!("the keeper of step {step} failed: {error}"),
-            ))),
+            Cause::KeeperFault { error } => {
+                Ok(Err(End::fault(phase, error, format!("the keeper of step {step} failed: {error}"))))
+            }
             Cause::Exit | Cause::Deadline { .. } | Cause::Lingered => Ok(Ok(exit)),
         }
     }
@@ -177,6 +176,44 @@ pub(super) fn carry_again(dir: &Path, plan: &StepPlan, lock: &Path) -> Result<Ca
             other => return other,
         }
     }
+}
+
+/// Fails unless nothing of an attempt lives, whatever went wrong with it: no keeper, nothing that a dead
+/// keeper left, nothing that could not be ended (I4). What a dead keeper left is ended here.
+pub(super) fn nothing_lives(dir: &AttemptDir, spool: &str, task: &str, lock: &Path) -> anyhow::Result<()> {
+    let steps = dir.path().join("steps");
+    for name in crate::spool::names(&steps)? {
+        let (step, name) = (steps.join(&name), name.to_string_lossy().into_owned());
+        // Only its marker counts: what the folder says of it may be anybody's.
+        let plan = StepPlan::new(spool, (task, dir.number(), &name), Vec::new(), dir.path(), &step);
+        let found = match keeper::state(&step) {
+            Ok(StepState::NotStarted) => continue,
+            // Its last act is to start another supervisor.
+            Ok(StepState::Running(_)) => return Err(StillAlive(format!("the keeper of step {name}")).into()),
+            Ok(StepState::Ended(exit)) => Ok(Carried::Ended(exit)),
+            Ok(StepState::Lost(_)) => keeper::carry(&step, &plan, lock).map_err(anyhow::Error::from),
+            Err(e) => Err(e.into()),
+        };
+        match found {
+            Ok(Carried::Ended(exit)) => still_alive(&exit.census)?,
+            Ok(Carried::Lost(cleared)) => still_alive(&cleared.census)?,
+            Err(e) if is_passing(&e) => return Err(StillAlive(format!("step {name}: {e:#}")).into()),
+            // Records that a worker spoiled tell nothing, today or later; nor do those of another namespace.
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a look failed for want of something that comes back.
+fn is_passing(error: &anyhow::Error) -> bool {
+    use rustix::io::Errno;
+    let passing =
+        [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN, Errno::IO].map(Errno::raw_os_error);
+    error.chain().any(|cause| {
+        let code = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+        code.is_some_and(|code| passing.contains(&code))
+    })
 }
 
 /// How a step ended, in words.

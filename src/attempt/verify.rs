@@ -39,7 +39,8 @@ impl Attempt<'_> {
         }
         let kind = self.task.spec.gate.or(self.plan.repo_config.gate).unwrap_or(GateKind::InPlace);
         let gate = match (kind, &self.repo, &work.tree) {
-            (GateKind::Clean, Some(repo), Some(tree)) if !commands.is_empty() => {
+            // What a read-only task wrote is undone: it is not what is verified.
+            (GateKind::Clean, Some(repo), Some(tree)) if !commands.is_empty() && work.undone.is_empty() => {
                 match self.clean_gate(round, repo, tree, work)? {
                     Ok(gate) => gate,
                     Err(end) => return Ok(Err(end)),
@@ -58,6 +59,11 @@ impl Attempt<'_> {
         if gate.lost {
             outcome.verification = Verification::NotRun;
             return Ok(Err(End::interrupted(Phase::Verifying, "the keeper of a verify command was killed")));
+        }
+        if let Some(error) = &gate.fault {
+            outcome.verification = Verification::NotRun;
+            let message = format!("a verify command could not be run: {error}");
+            return Ok(Err(End::fault(Phase::Verifying, error, message)));
         }
         Ok(Ok(gate))
     }
@@ -116,11 +122,17 @@ impl Attempt<'_> {
             Some(end) => Err(end),
             None => {
                 let mut gate = self.gate_in(&path, "gate", round)?;
-                if gate.verification == Verification::Failed && !gate.cancelled && !gate.lost {
+                if gate.verification == Verification::Failed
+                    && !gate.cancelled
+                    && !gate.lost
+                    && gate.fault.is_none()
+                {
                     // Is it the work, or what surrounds it?
                     let in_place = self.gate_in(&self.plan.workspace, "in-place", round)?;
                     gate.only_in_place = in_place.verification == Verification::Verified;
                     gate.cancelled |= in_place.cancelled;
+                    gate.lost |= in_place.lost;
+                    gate.fault = in_place.fault;
                     gate.left_over.extend(in_place.left_over);
                 }
                 Ok(gate)

@@ -80,6 +80,7 @@ impl Attempt<'_> {
             Err(e) => {
                 let class = match &e {
                     InvokeError::NoVariable(_) => Class::Auth,
+                    InvokeError::Steered(_) => Class::Permission,
                     InvokeError::TooLong(_) => Class::WorkerFailed,
                     InvokeError::Own(_) => Class::Internal,
                 };
@@ -93,12 +94,14 @@ impl Attempt<'_> {
             }
             self.enter(Phase::Working)?;
         }
-        let Some(total) = self.time_left()? else {
-            return Ok(Some(End::failed(
-                Class::Timeout,
-                Phase::Working,
-                "the time for all attempts is over",
-            )));
+        let total = match self.time_left(outcome)? {
+            Some(total) => total,
+            // It ran in time: whoever takes over finds its end, however late.
+            None if self.dir.step(&step).exists() => Duration::ZERO,
+            None => {
+                let message = "the time for the work is over";
+                return Ok(Some(End::failed(Class::Timeout, Phase::Working, message)));
+            }
         };
         let mut plan = self.step_plan(&self.plan.workspace, &step, invocation.argv)?;
         plan.stdin = invocation.stdin;
@@ -116,12 +119,20 @@ impl Attempt<'_> {
             Some(spec.silence_timeout.unwrap_or(self.plan.defaults.silence_timeout) * 1000);
         plan.deadlines.start_ms = spec.start_timeout.or(self.plan.profile.start_timeout).map(|s| s * 1000);
         let (asked, most) = (&spec.budget, &self.config.ceilings.budget);
+        // What earlier rounds used is used.
+        let used = &outcome.usage;
+        let left = |all: Option<u64>, used: Option<u64>| all.map(|all| all.saturating_sub(used.unwrap_or(0)));
+        let tokens = used.input_tokens.unwrap_or(0).saturating_add(used.output_tokens.unwrap_or(0));
+        let seconds = outcome.durations.working_ms.unwrap_or(0) / 1000;
         plan.budget = Budget {
-            seconds: asked.seconds.or(most.seconds),
-            tokens: asked.tokens.or(most.tokens),
-            tool_calls: asked.tool_calls.or(most.tool_calls),
-            turns: asked.turns.or(most.turns),
-            cost_usd: asked.cost_usd.or(most.cost_usd),
+            seconds: left(asked.seconds.or(most.seconds), Some(seconds)),
+            tokens: left(asked.tokens.or(most.tokens), Some(tokens)),
+            tool_calls: left(asked.tool_calls.or(most.tool_calls), used.tool_calls),
+            turns: left(asked.turns.or(most.turns), used.turns),
+            cost_usd: asked
+                .cost_usd
+                .or(most.cost_usd)
+                .map(|all| (all - used.cost_usd.unwrap_or(0.0)).max(0.0)),
         };
         if let Some(stop) = &self.plan.profile.stop {
             let values = self.values(&step, PathBuf::new(), String::new(), None);
@@ -225,19 +236,22 @@ impl Attempt<'_> {
         Some(end)
     }
 
-    /// Time for this run of the worker: the attempt's own, within what all attempts together have.
-    fn time_left(&self) -> anyhow::Result<Option<Duration>> {
+    /// Time for this run of the worker: what is left of the attempt's own, within what all attempts together
+    /// have.
+    fn time_left(&self, outcome: &Outcome) -> anyhow::Result<Option<Duration>> {
         let spec = &self.task.spec;
         let mut own = spec.timeout.unwrap_or(self.plan.defaults.timeout);
         own = own.min(self.config.ceilings.timeout.unwrap_or(u64::MAX));
-        let own = Duration::from_secs(own);
-        let Some(total) = spec.total_timeout else { return Ok(Some(own)) };
+        let worked = Duration::from_millis(outcome.durations.working_ms.unwrap_or(0));
+        let own = Duration::from_secs(own).saturating_sub(worked);
+        let Some(total) = spec.total_timeout else { return Ok((!own.is_zero()).then_some(own)) };
         let first: Option<super::Plan> =
             crate::spool::read_json(&self.locked.dir().attempt(1).file("attempt.json"))?;
         let began = first.map_or(self.plan.started_at, |p| p.started_at);
         let spent = (chrono::Utc::now() - began).to_std().unwrap_or_default();
         let left = Duration::from_secs(total).saturating_sub(spent);
-        Ok((!left.is_zero()).then_some(own.min(left)))
+        let left = own.min(left);
+        Ok((!left.is_zero()).then_some(left))
     }
 
     /// What a failed run left in the workspace, for the result: as far as it can be seen.

@@ -28,6 +28,8 @@ pub const WAIT_OVER: u8 = 9;
 
 /// `check` or `audit` found a problem.
 pub const PROBLEMS: u8 = 40;
+/// Another loop works the spool.
+pub const ALREADY_RUNNING: u8 = 41;
 
 /// An error with the exit code of its class.
 #[derive(Debug)]
@@ -105,6 +107,9 @@ impl From<ConfigError> for Exit {
 
 impl From<anyhow::Error> for Exit {
     fn from(e: anyhow::Error) -> Self {
+        if e.chain().any(|c| c.is::<crate::care::heartbeat::AlreadyRunning>()) {
+            return Exit::new(ALREADY_RUNNING, format!("{e:#}"));
+        }
         let code = e.chain().find_map(|c| c.downcast_ref::<SpoolError>()).map_or(FAULT, of_spool);
         Exit::new(code, format!("{e:#}"))
     }

@@ -1,6 +1,6 @@
 //! `workspool list`.
 
-use super::exit::Exit;
+use super::exit::{self, Exit};
 use super::term;
 use crate::model::{Review, State, TaskId};
 use crate::verbs::{self, Filter, House};
@@ -41,6 +41,9 @@ pub struct Args {
 
 /// Carries the verb out.
 pub fn run(house: &House, args: &Args) -> Result<u8, Exit> {
+    if let Some(repo) = args.repo.as_ref().filter(|repo| !repo.exists()) {
+        return Err(Exit::new(exit::REPOSITORY, format!("there is no folder {}", repo.display())));
+    }
     let filter = Filter {
         states: args.state.clone(),
         review: args.review,

@@ -3,25 +3,36 @@
 mod artifacts;
 mod audit;
 mod check;
+mod completions;
+mod config;
 mod demo;
 mod diff;
+mod doctor;
 mod exit;
 mod list;
 mod logs;
+mod man;
 mod mcp;
-pub mod reference;
+mod metrics;
 mod models;
+mod notify;
+pub mod reference;
+mod prune;
 mod review;
 mod run;
+mod salvage;
 mod schema;
+mod service;
 mod setup;
 mod show;
 mod state;
+mod status;
 mod submit;
 mod term;
 mod wait;
 mod workers;
 
+use crate::spool::Spool;
 use crate::verbs::House;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -46,6 +57,9 @@ pub struct Cli {
     /// The spool's folder [default: ~/.workspool]
     #[arg(long, global = true, value_name = "DIR", env = "WORKSPOOL_HOME", hide_env_values = true)]
     spool: Option<PathBuf>,
+    /// Use this value of a key of the configuration (can be repeated)
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -72,8 +86,19 @@ enum Verb {
     Audit(audit::Args),
     Check(check::Args),
     Models(models::Args),
+    Prune(prune::Args),
+    Salvage(salvage::Args),
     Tick(run::TickArgs),
     Run(run::RunArgs),
+    Status(status::Args),
+    Service(service::Args),
+    Doctor(doctor::Args),
+    Config(config::Args),
+    Metrics(metrics::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+    #[command(hide = true)]
+    Notify(notify::Args),
     Mcp(mcp::Args),
     Setup(setup::Args),
     Schema(schema::Args),
@@ -90,7 +115,9 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if e.use_stderr() { exit::USAGE } else { 0 });
         }
     };
-    match dispatch(cli) {
+    // SAFETY: this is the first thing that we do; no thread has been started.
+    let flags = unsafe { crate::spool::config::set_flags(&cli.set) };
+    match flags.map_err(Exit::from).and_then(|()| dispatch(cli)) {
         Ok(code) => ExitCode::from(code),
         Err(exit) => {
             term::error(&exit.message);
@@ -106,6 +133,11 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Demo(args) => return demo::run(&args),
         Verb::Agent(options) => return Ok(crate::worker::agent::run(&options)),
         Verb::Mcp(args) => return mcp::run(cli.spool, &args),
+        Verb::Completions(args) => return completions::run(&args),
+        Verb::Man(args) => return man::run(&args),
+        // These two are for when the configuration is wrong.
+        Verb::Config(args) => return config::run(&any_spool(cli.spool)?, &args),
+        Verb::Doctor(args) => return doctor::run(&any_spool(cli.spool)?, &args),
         Verb::Setup(args) => return setup::run(cli.spool, &args),
         verb => verb,
     };
@@ -129,16 +161,36 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Revise(args) => review::revise(&house, &args),
         Verb::Workers(args) => workers::run(&house, &args),
         Verb::Audit(args) => audit::run(&house, &args),
+        Verb::Prune(args) => prune::run(&house, &args),
+        Verb::Salvage(args) => salvage::run(&house, &args),
         Verb::Check(args) => check::run(&house, &args),
         Verb::Models(args) => models::run(&house, &args),
         Verb::Tick(args) => run::tick(&house, &args),
         Verb::Run(args) => run::run(&house, &args),
+        Verb::Status(args) => status::run(&house, &args),
+        Verb::Service(args) => service::run(&house, &args),
+        Verb::Metrics(args) => metrics::run(&house, &args),
+        Verb::Notify(args) => notify::run(&house, &args),
         Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) | Verb::Setup(_) => Ok(0),
+        Verb::Completions(_) | Verb::Man(_) | Verb::Config(_) | Verb::Doctor(_) => Ok(0),
     }
+}
+
+/// Opens a spool whose configuration may be wrong.
+fn any_spool(explicit: Option<PathBuf>) -> Result<Spool, Exit> {
+    let spool = Spool::open(&Spool::locate(explicit)?)?;
+    Ok(match crate::spool::config::load(&spool).ok().and_then(|c| c.worktrees) {
+        Some(path) => spool.with_worktrees(path),
+        None => spool,
+    })
 }
 
 /// Resolves what a user typed for a task, expanding what was just submitted first.
 fn resolve(house: &House, text: &str) -> Result<crate::model::TaskId, Exit> {
-    crate::intake::expand(&house.spool)?;
-    Ok(house.spool.resolve(text)?)
+    let expanded = crate::intake::expand(&house.spool);
+    match house.spool.resolve(text) {
+        Ok(id) => Ok(id),
+        // It may be the very submission that cannot be expanded.
+        Err(e) => expanded.map_err(Exit::from).and(Err(e.into())),
+    }
 }

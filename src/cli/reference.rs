@@ -31,6 +31,8 @@ const EXIT: &str = "\
 | 8 | the configuration is wrong |
 | 9 | the time to wait was over first |
 | 17 | the repository does not take the change: a conflict, or something of yours in the way; nothing was touched |
+| 40 | `check` or `audit` found a problem |
+| 41 | another loop works this spool |
 
 `submit --wait` and `wait` end with the code of the first task that did not succeed:
 

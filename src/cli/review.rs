@@ -30,6 +30,9 @@ pub struct AcceptArgs {
     /// Accept although there are no verify commands
     #[arg(long)]
     unverified: bool,
+    /// Accept although its records do not match its receipt: see `workspool audit`
+    #[arg(long)]
+    unaudited: bool,
     /// Accept although hooks or settings that can execute changed since the task began
     #[arg(long)]
     changed_settings: bool,
@@ -52,6 +55,7 @@ pub fn accept(house: &House, args: AcceptArgs) -> Result<u8, Exit> {
         branch: args.branch,
         message: args.message,
         unverified: args.unverified,
+        unaudited: args.unaudited,
         changed_settings: args.changed_settings,
         sha256: args.sha256.map(|s| s.trim_start_matches("sha256:").to_ascii_lowercase()),
         checkout: args.into,
@@ -93,12 +97,10 @@ pub struct RejectArgs {
 
 /// Carries `reject` out.
 pub fn reject(house: &House, args: &RejectArgs) -> Result<u8, Exit> {
-    for task in &args.tasks {
-        let id = super::resolve(house, task)?;
+    super::state::each(house, &args.tasks, |id| {
         review::reject(&house.spool, id, args.reason.clone())?;
-        term::line(&format!("{id}  rejected"))?;
-    }
-    Ok(0)
+        term::line(&format!("{id}  rejected"))
+    })
 }
 
 /// Send a succeeded task back with feedback; a new attempt goes on from what the last one left
@@ -128,6 +130,7 @@ impl From<NotAccepted> for Exit {
             NotAccepted::Spool(e) => e.into(),
             NotAccepted::Fault(e) => e.into(),
             NotAccepted::Unverified(_) | NotAccepted::OtherTask(_) => Exit::new(exit::STATE, e.to_string()),
+            NotAccepted::Audit { .. } => Exit::new(exit::PROBLEMS, e.to_string()),
             NotAccepted::Refused(_) => Exit::new(exit::REFUSED, e.to_string()),
         }
     }

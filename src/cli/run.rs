@@ -2,10 +2,13 @@
 
 use super::exit::Exit;
 use super::term;
+use crate::care::heartbeat;
+use crate::care::log::ServiceLog;
 use crate::process;
 use crate::runner::{self, Loop, Pass};
 use crate::verbs::House;
 use crate::worker::env::own_executable;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,11 +24,16 @@ pub struct TickArgs {
     /// Say nothing unless something went wrong
     #[arg(short, long)]
     quiet: bool,
+    /// Write what is said into this file, which rotates
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
 }
 
 /// Carries `tick` out.
 pub fn tick(house: &House, args: &TickArgs) -> Result<u8, Exit> {
+    let _log = log(house, args.log.as_deref())?;
     let pass = runner::pass(&house.spool, &house.config);
+    heartbeat::ticked(&house.spool);
     if let Some(why) = &pass.blocked {
         term::error(why);
     }
@@ -41,7 +49,8 @@ pub fn tick(house: &House, args: &TickArgs) -> Result<u8, Exit> {
 #[command(after_help = "Examples:
   workspool run
   workspool run --drain
-  workspool run --drain --background")]
+  workspool run --drain --background
+  workspool run --restart")]
 pub struct RunArgs {
     /// End when nothing is left to do
     #[arg(long)]
@@ -55,16 +64,29 @@ pub struct RunArgs {
     /// Do nothing if another loop is awake
     #[arg(long)]
     unless_awake: bool,
+    /// Take the place of the loop that works this spool; tasks go on
+    #[arg(long, conflicts_with = "drain")]
+    restart: bool,
     /// Say nothing unless something went wrong
     #[arg(short, long)]
     quiet: bool,
+    /// Write what is said into this file, which rotates
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
 }
 
 /// Carries `run` out.
 pub fn run(house: &House, args: &RunArgs) -> Result<u8, Exit> {
+    if args.restart
+        && let Some(old) = heartbeat::end_loop(&house.spool)?
+        && !args.quiet
+    {
+        term::note(&format!("took the place of process {}", old.identity.pid));
+    }
     if args.background {
         return background(house, args);
     }
+    let log = log(house, args.log.as_deref())?;
     let how = Loop {
         poll: args.poll.unwrap_or(Duration::from_secs(house.config.poll)),
         drain: args.drain,
@@ -73,6 +95,10 @@ pub fn run(house: &House, args: &RunArgs) -> Result<u8, Exit> {
     };
     let mut blocked = None;
     runner::run(&house.spool, &house.config, &how, |pass| {
+        if let Some(log) = &log {
+            // A log that cannot rotate is no reason to end.
+            let _ = log.tend();
+        }
         // Said when it begins, not at every pass.
         if let Some(why) = pass.blocked.as_ref().filter(|_| blocked.is_none() && !args.drain) {
             term::error(why);
@@ -81,6 +107,11 @@ pub fn run(house: &House, args: &RunArgs) -> Result<u8, Exit> {
         tell(pass, args.quiet);
     })?;
     Ok(0)
+}
+
+fn log(house: &House, path: Option<&Path>) -> Result<Option<ServiceLog>, Exit> {
+    let most = house.config.logs.service_bytes;
+    Ok(path.map(|path| ServiceLog::begin(path, most)).transpose()?)
 }
 
 /// Starts the same loop detached, and returns.
@@ -96,6 +127,9 @@ fn background(house: &House, args: &RunArgs) -> Result<u8, Exit> {
     }
     if let Some(poll) = args.poll {
         command.arg("--poll").arg(format!("{}ms", poll.as_millis()));
+    }
+    if let Some(log) = &args.log {
+        command.arg("--log").arg(std::path::absolute(log)?);
     }
     let child = process::detach(command).spawn()?;
     if !args.quiet {
@@ -122,14 +156,16 @@ fn tell(pass: &Pass, quiet: bool) {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Reads a time such as `5s`.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let expected = || format!("expected a time such as 5s or 500ms: {text:?}");
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let number: u64 = number.parse().map_err(|_| expected())?;
     let time = match unit {
         "" | "s" => Duration::from_secs(number),
         "ms" => Duration::from_millis(number),
-        "m" => Duration::from_secs(number * 60),
+        "m" => Duration::from_secs(number.saturating_mul(60)),
+        "h" => Duration::from_secs(number.saturating_mul(3600)),
         _ => return Err(expected()),
     };
     if time.is_zero() { Err(expected()) } else { Ok(time) }

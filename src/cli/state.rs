@@ -2,9 +2,27 @@
 
 use super::exit::{self, Exit};
 use super::{submit, term};
-use crate::model::{State, WorkerName};
+use crate::model::{State, TaskId, WorkerName};
 use crate::verbs::{self, Cancelled, House};
 use std::time::Duration;
+
+/// Does something to each of several tasks, which must all be there. One that cannot take it does not keep
+/// it from the others; the exit code is that of the first that could not.
+pub(super) fn each(
+    house: &House,
+    tasks: &[String],
+    mut act: impl FnMut(TaskId) -> Result<(), Exit>,
+) -> Result<u8, Exit> {
+    let ids = tasks.iter().map(|t| super::resolve(house, t)).collect::<Result<Vec<_>, _>>()?;
+    let mut code = 0;
+    for id in ids {
+        if let Err(e) = act(id) {
+            term::error(&e.message);
+            code = if code == 0 { e.code } else { code };
+        }
+    }
+    Ok(code)
+}
 
 /// Say which rule keeps a task where it is
 #[derive(Debug, clap::Args)]
@@ -49,17 +67,24 @@ pub struct CancelArgs {
 
 /// Carries `cancel` out.
 pub fn cancel(house: &House, args: &CancelArgs) -> Result<u8, Exit> {
-    let ids = args.tasks.iter().map(|t| super::resolve(house, t)).collect::<Result<Vec<_>, _>>()?;
-    for id in &ids {
-        match verbs::cancel(house, *id, args.reason.as_deref())? {
+    let mut asked = Vec::new();
+    let code = each(house, &args.tasks, |id| {
+        match verbs::cancel(house, id, args.reason.as_deref())? {
             Cancelled::Now => term::line(&format!("{id}  cancelled"))?,
-            Cancelled::Requested => term::line(&format!("{id}  cancel requested: it ends within moments"))?,
+            Cancelled::Requested => {
+                asked.push(id);
+                term::line(&format!("{id}  cancel requested: it ends within moments"))?;
+            }
+        }
+        Ok(())
+    })?;
+    if args.wait {
+        let waited = verbs::wait(house, &asked, false, Some(Duration::from_secs(120)), |_, _| {})?;
+        if waited.timed_out && code == 0 {
+            return Ok(exit::WAIT_OVER);
         }
     }
-    if args.wait {
-        verbs::wait(house, &ids, false, Some(Duration::from_secs(120)), |_, _| {})?;
-    }
-    Ok(0)
+    Ok(code)
 }
 
 /// Keep waiting tasks from starting until they are released
@@ -74,12 +99,10 @@ pub struct IdsArgs {
 
 /// Carries `hold` out.
 pub fn hold(house: &House, args: &IdsArgs) -> Result<u8, Exit> {
-    for task in &args.tasks {
-        let id = super::resolve(house, task)?;
+    each(house, &args.tasks, |id| {
         verbs::hold(house, id)?;
-        term::line(&format!("{id}  held"))?;
-    }
-    Ok(0)
+        term::line(&format!("{id}  held"))
+    })
 }
 
 /// Let held tasks go
@@ -94,12 +117,10 @@ pub struct ReleaseArgs {
 
 /// Carries `release` out.
 pub fn release(house: &House, args: &ReleaseArgs) -> Result<u8, Exit> {
-    for task in &args.tasks {
-        let id = super::resolve(house, task)?;
+    each(house, &args.tasks, |id| {
         let state = verbs::release(house, id)?;
-        term::line(&format!("{id}  {state}"))?;
-    }
-    Ok(0)
+        term::line(&format!("{id}  {state}"))
+    })
 }
 
 /// Change the request of a task that has not started; the old one is kept
@@ -148,14 +169,13 @@ pub struct RetryArgs {
 
 /// Carries `retry` out.
 pub fn retry(house: &House, args: &RetryArgs) -> Result<u8, Exit> {
-    let mut code = 0;
-    for task in &args.tasks {
-        let id = super::resolve(house, task)?;
+    let mut skipped = 0;
+    let code = each(house, &args.tasks, |id| {
         let state = verbs::retry(house, id, args.worker.clone())?;
         if state == State::Skipped {
-            code = exit::STATE;
+            skipped = exit::STATE;
         }
-        term::line(&format!("{id}  {state}"))?;
-    }
-    Ok(code)
+        term::line(&format!("{id}  {state}"))
+    })?;
+    Ok(if code == 0 { skipped } else { code })
 }

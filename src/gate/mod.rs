@@ -7,7 +7,7 @@ mod replay;
 use crate::keeper::{Carried, Cause, Ended, StepExit};
 use crate::model::result::GateRun;
 use crate::model::{Command, Verification};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What the gate found.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +22,8 @@ pub struct Gate {
     pub only_in_place: bool,
     /// Whether a command's keeper was lost, so that nobody knows how it ended.
     pub lost: bool,
+    /// Why a command could not be run, where that was a fault of ours or of the machine.
+    pub fault: Option<String>,
     /// Processes that outlived a command and were ended.
     pub left_over: Vec<String>,
 }
@@ -42,15 +44,20 @@ pub fn run<E>(
         cancelled: false,
         only_in_place: false,
         lost: false,
+        fault: None,
         left_over: Vec::new(),
     };
-    let began = Instant::now();
+    // Counted from what is recorded, so that whoever takes over counts the same.
+    let mut spent = Duration::ZERO;
     for (k, command) in commands.iter().enumerate() {
-        let left = total.saturating_sub(began.elapsed());
+        let left = total.saturating_sub(spent);
         let (carried, log) = run(k, command, left)?;
         let made = match carried {
             Carried::Ended(exit) => {
                 gate.cancelled |= exit.cause == Cause::Cancelled;
+                if let Cause::KeeperFault { error } = &exit.cause {
+                    gate.fault = Some(error.clone());
+                }
                 gate.left_over
                     .extend(exit.left_over.iter().map(|s| format!("{} (pid {})", s.command, s.pid)));
                 made(command, &exit, log)
@@ -69,11 +76,12 @@ pub fn run<E>(
                 }
             }
         };
+        spent += Duration::from_millis(made.elapsed_ms);
         let passed = made.passed;
         gate.runs.push(made);
         if !passed {
             gate.verification = Verification::Failed;
-            if !all || gate.cancelled || gate.lost {
+            if !all || gate.cancelled || gate.lost || gate.fault.is_some() {
                 break;
             }
         }

@@ -64,6 +64,15 @@ impl fmt::Display for GitError {
 }
 
 impl GitError {
+    /// Whether the machine failed, rather than what was asked being wrong: the same may work later.
+    pub fn is_of_the_machine(&self) -> bool {
+        match self.kind {
+            GitErrorKind::Missing | GitErrorKind::LockExists | GitErrorKind::Timeout => true,
+            GitErrorKind::Other => self.status.is_none(),
+            _ => false,
+        }
+    }
+
     /// An error that no process reported.
     pub(super) fn own(verb: &str, kind: GitErrorKind, text: impl Into<String>) -> GitError {
         GitError { argv: vec![verb.into()], status: None, stderr: text.into(), kind }

@@ -67,5 +67,7 @@ pub use worktree::{Listed, OnBranch, Worktree};
 pub const BRANCHES: &str = "refs/heads/workspool/";
 /// Where refs of ours other than branches live.
 pub const REFS: &str = "refs/workspool/";
+/// Where commits are kept that a branch of ours no longer holds: `<task>/<attempt>`.
+pub const KEPT: &str = "refs/workspool/kept/";
 /// Where salvage refs live.
 pub const SALVAGE: &str = "refs/workspool/salvage/";

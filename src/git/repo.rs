@@ -251,6 +251,19 @@ impl Repo {
         self.set_ref(name, &old.null(), Some(old), "workspool: done with")
     }
 
+    /// Keeps a commit by a ref of ours, unless that is there already. Says whether it was made.
+    pub fn keep(&self, name: &str, commit: &Oid) -> Result<bool, GitError> {
+        if !name.starts_with(super::KEPT) {
+            let text = format!("{name} is not a ref of ours");
+            return Err(GitError::own("update-ref", GitErrorKind::Other, text));
+        }
+        super::worktree::check_name(name)?;
+        match self.read_ref(name)? {
+            Some(_) => Ok(false),
+            None => self.set_ref(name, commit, None, "workspool: kept").map(|()| true),
+        }
+    }
+
     /// Sets a ref, if it still has the old value (`None`: is not there).
     pub(super) fn set_ref(
         &self,

@@ -248,6 +248,16 @@ impl View {
         diff::patch(&self.objects(), self.record.format, old, new, file)
     }
 
+    /// Folders of the tree that the ignore rules exclude as a whole, relative to it.
+    pub fn ignored_folders(&self) -> Result<Vec<PathBuf>, GitError> {
+        let out = self
+            .git()
+            .reads("ls-files")
+            .args(["--others", "--ignored", "--exclude-standard", "--directory", "-z"])
+            .run()?;
+        Ok(out.split(|b| *b == 0).filter_map(|p| p.strip_suffix(b"/")).map(bytes::to_path).collect())
+    }
+
     /// Writes the files of a commit into an empty folder, with an index of its own at `index`.
     pub fn export(&self, commit: &Oid, into: &Path, index: &Path) -> Result<(), GitError> {
         let git = self.objects().work_tree(into).index(index);

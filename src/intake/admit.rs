@@ -1,6 +1,6 @@
 //! From a submission to task records: every rule that a task must fulfil before it is acknowledged.
 
-use crate::git::Repo;
+use crate::git::{Repo, RepoError};
 use crate::model::input::Submission;
 use crate::model::task::{BatchRef, RepoRef, RoutedBy, SubmittedBy};
 use crate::model::{
@@ -35,7 +35,8 @@ pub(super) fn records(
     };
 
     let names = batch_names(&specs, first, &mut found);
-    let mut repos: HashMap<PathBuf, Result<RepoRef, Problem>> = HashMap::new();
+    let mut repos: HashMap<PathBuf, Result<RepoRef, Unusable>> = HashMap::new();
+    let mut fault = None;
     let mut workers: HashMap<Option<WorkerName>, Result<(WorkerName, RoutedBy), Problem>> = HashMap::new();
     let size = u32::try_from(specs.len()).unwrap_or(u32::MAX);
     let mut tasks = Vec::with_capacity(specs.len());
@@ -69,17 +70,17 @@ pub(super) fn records(
                     .clone();
                 match found_repo {
                     Ok(repo) => Some(repo),
-                    Err(p) => {
-                        found(k, p);
+                    Err(unusable) => {
+                        unusable.tell(&mut fault, |p| found(k, p));
                         None
                     }
                 }
             }
         };
         if let (Some(base), Some(repo)) = (&spec.base, &repo)
-            && let Err(p) = base_exists(&repo.path, base)
+            && let Err(unusable) = base_exists(&repo.path, base)
         {
-            found(k, p);
+            unusable.tell(&mut fault, |p| found(k, p));
         }
         let needs = needs(spool, &spec, &names, first.plus(k), |p| found(k, p));
         match worker {
@@ -103,6 +104,10 @@ pub(super) fn records(
                 spec,
             }),
         }
+    }
+    if let Some(fault) = fault {
+        // Nobody knows what is wrong with the submission, if anything is.
+        return Err(super::Refused::Fault(anyhow::anyhow!(fault)));
     }
     if problems.is_empty()
         && let Some(p) = circle(&tasks)
@@ -260,12 +265,49 @@ fn family(spool: &Spool, config: &Config, spec: &TaskSpec) -> Vec<Problem> {
     found
 }
 
+/// Why a repository cannot be used.
+#[derive(Debug, Clone)]
+enum Unusable {
+    /// The submission is wrong.
+    Problem(Problem),
+    /// The machine failed: the same submission may be right.
+    Fault(String),
+}
+
+impl Unusable {
+    fn tell(self, fault: &mut Option<String>, found: impl FnOnce(Problem)) {
+        match self {
+            Unusable::Problem(p) => found(p),
+            Unusable::Fault(message) => *fault = Some(message),
+        }
+    }
+
+    fn of(e: &RepoError, problem: impl FnOnce(String) -> Problem) -> Self {
+        match e {
+            RepoError::Git(git) if git.is_of_the_machine() => Unusable::Fault(e.to_string()),
+            _ => Unusable::Problem(problem(e.to_string())),
+        }
+    }
+}
+
+impl From<Problem> for Unusable {
+    fn from(p: Problem) -> Self {
+        Unusable::Problem(p)
+    }
+}
+
 /// Looks at the repository (or folder) that a task names.
-fn repository(spool: &Spool, config: &Config, path: &Path, kind: WorkspaceKind) -> Result<RepoRef, Problem> {
+fn repository(spool: &Spool, config: &Config, path: &Path, kind: WorkspaceKind) -> Result<RepoRef, Unusable> {
     let problem = |message: String| Problem::new(ProblemKind::Repository, message).at("repository");
     let resolved = path.canonicalize().map_err(|e| problem(format!("{}: {}", path.display(), reason(&e))))?;
     if !resolved.is_dir() {
-        return Err(problem(format!("{} is not a folder", path.display())));
+        return Err(problem(format!("{} is not a folder", path.display())).into());
+    }
+    if path.to_str().is_none() || resolved.to_str().is_none() {
+        // Records are JSON, which cannot hold it.
+        return Err(problem(format!("{} is not UTF-8", resolved.display()))
+            .hint("give it another name")
+            .into());
     }
     let inside = |a: &Path, b: &Path| a.starts_with(b);
     if inside(&resolved, spool.root()) {
@@ -274,7 +316,8 @@ fn repository(spool: &Spool, config: &Config, path: &Path, kind: WorkspaceKind) 
             resolved.display(),
             spool.root().display()
         ))
-        .hint("a repository and a spool must not be inside each other: use another place for one of them"));
+        .hint("a repository and a spool must not be inside each other: use another place for one of them")
+        .into());
     }
     if inside(spool.root(), &resolved) && !config.allow_repository_above_spool {
         return Err(problem(format!(
@@ -284,7 +327,8 @@ fn repository(spool: &Spool, config: &Config, path: &Path, kind: WorkspaceKind) 
         ))
         .hint(
             "name another spool by WORKSPOOL_HOME, or set allow_repository_above_spool = true in config.toml",
-        ));
+        )
+        .into());
     }
     match kind {
         WorkspaceKind::Directory | WorkspaceKind::Copy | WorkspaceKind::Temporary => {
@@ -297,13 +341,14 @@ fn repository(spool: &Spool, config: &Config, path: &Path, kind: WorkspaceKind) 
         }
         WorkspaceKind::Worktree | WorkspaceKind::Clone => {
             let repo = Repo::open(&resolved).map_err(|e| {
-                let text = e.to_string();
-                let mut lines = text.splitn(2, "\n  hint: ");
-                let p = problem(lines.next().unwrap_or_default().to_owned());
-                match lines.next() {
-                    Some(hint) => p.hint(hint),
-                    None => p,
-                }
+                Unusable::of(&e, |text| {
+                    let mut lines = text.splitn(2, "\n  hint: ");
+                    let p = problem(lines.next().unwrap_or_default().to_owned());
+                    match lines.next() {
+                        Some(hint) => p.hint(hint),
+                        None => p,
+                    }
+                })
             })?;
             Ok(RepoRef { path: resolved, key: repo_key(&repo), name: repo.key.name })
         }
@@ -315,11 +360,13 @@ fn repo_key(repo: &Repo) -> String {
     repo.key.hash.parse::<Short>().unwrap_or_else(|()| Short::of(&repo.key.hash)).of_repository().to_string()
 }
 
-fn base_exists(path: &Path, base: &str) -> Result<(), Problem> {
+fn base_exists(path: &Path, base: &str) -> Result<(), Unusable> {
     let problem = |message: String| Problem::new(ProblemKind::Repository, message).at("base");
-    let repo = Repo::open(path).map_err(|e| problem(e.to_string()))?;
-    repo.resolve_base(Some(base)).map(|_| ()).map_err(|e| {
-        problem(e.to_string()).hint(format!("expected a commit, branch or tag of {}", path.display()))
+    let repo = Repo::open(path).map_err(|e| Unusable::of(&e, problem))?;
+    repo.resolve_base(Some(base)).map(drop).map_err(|e| {
+        Unusable::of(&e, |message| {
+            problem(message).hint(format!("expected a commit, branch or tag of {}", path.display()))
+        })
     })
 }
 

@@ -26,6 +26,20 @@ pub fn expand(spool: &Spool) -> anyhow::Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
+/// Whether a submission waits that can be expanded. One that cannot be read will not be, however long one
+/// waits: `check` tells of it.
+pub fn is_pending(spool: &Spool) -> anyhow::Result<bool> {
+    for path in pending(spool)? {
+        match crate::spool::read_json::<Intake>(&path) {
+            Ok(intake) if intake.as_ref().is_some_and(|intake| intake.version > VERSION) => {}
+            Ok(_) => return Ok(true),
+            Err(SpoolError::Broken(..)) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(false)
+}
+
 fn pending(spool: &Spool) -> anyhow::Result<Vec<PathBuf>> {
     let dir = spool.intake();
     let mut found: Vec<PathBuf> = names(&dir)
@@ -55,11 +69,17 @@ fn expand_one(spool: &Spool, path: &Path) -> anyhow::Result<()> {
 fn expand_task(spool: &Spool, task: &Task, touched: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
     let dir = spool.task(task.id);
     durable::ensure_dir(dir.path())?;
-    let locked = spool.lock_task(task.id)?;
+    // What an expansion that died left is synced by this one.
+    touched.insert(dir.path().to_owned());
     let record = dir.record(1);
+    // One that was expanded before may run already, and its lock be held for hours: the next submission
+    // must not wait for that.
+    let Some(locked) = spool.lock_task_unless(task.id, |_| true)? else { return Ok(()) };
     // A record without a ticket is what a crash leaves; one with a ticket was expanded before.
-    let fresh = !record.is_file();
-    if !fresh && locked.ticket()?.is_some() {
+    if record.is_file()
+        && let Some(found) = locked.ticket()?
+    {
+        touched.extend(spool.ticket_path(found.place, &found.ticket).parent().map(Path::to_owned));
         return Ok(());
     }
     let bytes = task.to_bytes();
@@ -73,22 +93,18 @@ fn expand_task(spool: &Spool, task: &Task, touched: &mut BTreeSet<PathBuf>) -> a
         if spool.task(*need).path().is_dir() {
             durable::ensure_dir(&dependents)?;
             durable::create_new_unsynced(&dependents.join(task.id.to_string()), b"")?;
-            touched.insert(dependents);
+            touched.extend([dependents, spool.task(*need).path().to_owned()]);
         }
     }
     if let Some(parent) = task.spec.parent.map(|id| spool.task(id)).filter(|dir| dir.path().is_dir()) {
         durable::ensure_dir(&parent.children())?;
         durable::create_new_unsynced(&parent.children().join(task.id.to_string()), b"")?;
     }
-    if let Some(expires) = task.expires_at {
-        let name = format!("{:014}.{}", expires.timestamp_millis().max(0), task.id);
-        durable::create_new_unsynced(&spool.timers().join(name), b"")?;
-        touched.insert(spool.timers());
-    }
+    spool.set_timer(task)?;
+    touched.insert(spool.timers());
     let place = first_place(spool, task, &locked)?;
     let ticket = ticket_of(task, 1);
     locked.put_ticket(place, &ticket)?;
-    touched.insert(dir.path().to_owned());
     if let Some(folder) = spool.ticket_path(place, &ticket).parent() {
         touched.insert(folder.to_owned());
     }

@@ -6,7 +6,7 @@ mod inbox;
 mod submit;
 
 pub use admit::revise;
-pub use expand::expand;
+pub use expand::{expand, is_pending};
 pub use inbox::{Admitted, admit_inboxes};
 pub use submit::{Accepted, forget_key, submit, submit_with_key};
 

@@ -35,7 +35,7 @@ const STOP: Duration = Duration::from_secs(30);
 ///
 /// `look` is set by a signal that means: look for a request to cancel now.
 pub(super) fn run(dir: &Path, plan: &StepPlan, look: Arc<AtomicBool>) -> StepExit {
-    Keeper::prepare(dir, plan, look).map_or_else(|e| never_started(plan, e), Keeper::run)
+    Keeper::prepare(dir, plan, look).map_or_else(|e| never_ready(plan, e), Keeper::run)
 }
 
 struct Keeper<'a> {
@@ -340,6 +340,12 @@ fn secrets(plan: &StepPlan) -> Result<Vec<Vec<u8>>, Failure> {
         }
     }
     Ok(known)
+}
+
+/// The end of a step whose keeper could not get ready: that says nothing about the command.
+fn never_ready(plan: &StepPlan, failure: Failure) -> StepExit {
+    let cause = Cause::KeeperFault { error: failure.error.clone() };
+    StepExit { cause, ..never_started(plan, failure) }
 }
 
 fn never_started(plan: &StepPlan, failure: Failure) -> StepExit {

@@ -38,6 +38,9 @@ pub fn check(spec: &TaskSpec) -> Vec<Problem> {
             invalid(field, "empty, or holds control characters".into());
         }
     }
+    if spec.model.as_ref().is_some_and(|m| m.starts_with('-')) {
+        invalid("model", "begins with a dash: the worker would take it for an option".into());
+    }
     if spec.name.as_ref().is_some_and(|n| n.len() == 26 && n.parse::<super::TaskId>().is_ok()) {
         invalid("name", "looks like a task id".into());
     }
@@ -277,6 +280,7 @@ mod tests {
         assert_eq!(fields(r#"{"objective": "x", "timeout": 0}"#), invalid("timeout"));
         assert_eq!(fields(r#"{"objective": "x", "verify": ["  "]}"#), invalid("verify[0]"));
         assert_eq!(fields(r#"{"objective": "x", "env": ["A=b"]}"#), invalid("env[0]"));
+        assert_eq!(fields(r#"{"objective": "x", "model": "--yolo"}"#), invalid("model"));
     }
 
     #[test]

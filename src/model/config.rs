@@ -3,7 +3,7 @@
 use super::command::Command;
 use super::id::WorkerName;
 use super::task::Budget;
-use super::words::{GateKind, Permission};
+use super::words::{GateKind, NoticeKind, Permission};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,16 +18,20 @@ pub struct Config {
     /// Most attempts at once on one repository.
     pub repo_concurrency: u32,
     /// Most attempts at once of a worker, by its name.
+    #[schemars(example = example_worker_concurrency())]
     pub worker_concurrency: BTreeMap<WorkerName, u32>,
     /// Seconds between passes of a loop that nothing woke.
     pub poll: u64,
     /// The worker of tasks that name none; `auto` takes the first that is available.
+    #[schemars(example = &"claude")]
     pub default_worker: Option<WorkerName>,
     /// The model of tasks that name none, by worker.
     pub models: BTreeMap<WorkerName, String>,
     /// Where workspaces are made. May be on another disk. Default: `worktrees/` in the spool.
+    #[schemars(example = &"/mnt/fast/worktrees")]
     pub worktrees: Option<PathBuf>,
     /// Further inboxes.
+    #[schemars(example = example_inbox())]
     pub inbox: Vec<Inbox>,
     /// Values for tasks that give none.
     pub defaults: Defaults,
@@ -35,6 +39,10 @@ pub struct Config {
     pub ceilings: Ceilings,
     /// Free space that must be left.
     pub disk: Disk,
+    /// Who is told when a task ends or asks something.
+    pub notify: Notify,
+    /// Logs of the service.
+    pub logs: Logs,
     /// Allow a repository that lies at or above the spool.
     pub allow_repository_above_spool: bool,
 }
@@ -53,9 +61,23 @@ impl Default for Config {
             defaults: Defaults::default(),
             ceilings: Ceilings::default(),
             disk: Disk::default(),
+            notify: Notify::default(),
+            logs: Logs::default(),
             allow_repository_above_spool: false,
         }
     }
+}
+
+fn example_worker_concurrency() -> serde_json::Value {
+    serde_json::json!({ "claude": 2 })
+}
+
+fn example_inbox() -> serde_json::Value {
+    serde_json::json!([{ "path": "/srv/drop", "results": "/srv/drop/results" }])
+}
+
+fn example_command() -> serde_json::Value {
+    serde_json::json!(["logger", "-t", "workspool", "{event} {task} {title}"])
 }
 
 /// A further inbox.
@@ -117,18 +139,24 @@ impl Default for Defaults {
 #[serde(deny_unknown_fields, default)]
 pub struct Ceilings {
     /// The widest permission, in the order `read_only`, `custom`, `workspace_write`, `full`.
+    #[schemars(example = &"workspace_write")]
     pub permission: Option<Permission>,
     /// Longest `timeout`, in seconds.
+    #[schemars(example = 14400)]
     pub timeout: Option<u64>,
     /// Longest time in the queue, in seconds; then a task ends as `expired`.
+    #[schemars(example = 86400)]
     pub queue_age: Option<u64>,
     /// Most attempts' retries.
+    #[schemars(example = 3)]
     pub retries: Option<u32>,
     /// Largest budget; a task without one gets this.
     pub budget: Budget,
     /// Most tasks that one task's worker may submit.
+    #[schemars(example = 20)]
     pub children: Option<u32>,
     /// How deep tasks may be submitted by tasks.
+    #[schemars(example = 2)]
     pub depth: Option<u32>,
 }
 
@@ -145,6 +173,62 @@ pub struct Disk {
 impl Default for Disk {
     fn default() -> Self {
         Disk { reserve_bytes: 2 * 1024 * 1024 * 1024, reserve_percent: 5 }
+    }
+}
+
+/// Who is told when a task ends or asks something. Nobody, unless a way is chosen here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Notify {
+    /// Of what is told.
+    pub on: Vec<NoticeKind>,
+    /// Show it on the desktop (`notify-send` on Linux, `osascript` on macOS).
+    pub desktop: bool,
+    /// Run this program. `{event}`, `{task}`, `{title}`, `{state}`, `{message}` and `{spool}` stand for
+    /// values, each inside its own argument; all details come as JSON on standard input.
+    #[schemars(example = example_command())]
+    pub command: Vec<String>,
+    /// Send the details to this address by POST. `https`, or `http` on this machine.
+    #[schemars(example = &"https://hooks.example.org/workspool")]
+    pub webhook: Option<String>,
+    /// A file with the secret that signs what is sent (HMAC-SHA256 in `X-Workspool-Signature`).
+    #[schemars(example = &"/home/me/.config/workspool/webhook-secret")]
+    pub webhook_secret_file: Option<PathBuf>,
+    /// How often a webhook or command that failed is tried, with growing pauses.
+    pub attempts: u32,
+}
+
+impl Default for Notify {
+    fn default() -> Self {
+        Notify {
+            on: NoticeKind::ALL.to_vec(),
+            desktop: false,
+            command: Vec::new(),
+            webhook: None,
+            webhook_secret_file: None,
+            attempts: 8,
+        }
+    }
+}
+
+impl Notify {
+    /// Whether anybody is told of anything.
+    pub fn is_on(&self) -> bool {
+        (self.desktop || !self.command.is_empty() || self.webhook.is_some()) && !self.on.is_empty()
+    }
+}
+
+/// Logs of the service. They rotate: a log that is over its size becomes `.1`, and what was `.1` goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Logs {
+    /// Bytes of a log before it rotates.
+    pub service_bytes: u64,
+}
+
+impl Default for Logs {
+    fn default() -> Self {
+        Logs { service_bytes: 10 * 1024 * 1024 }
     }
 }
 

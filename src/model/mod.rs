@@ -3,6 +3,7 @@
 pub mod check;
 pub mod command;
 pub mod config;
+pub mod config_keys;
 pub mod event;
 pub mod fact;
 pub mod id;
@@ -31,6 +32,6 @@ pub use review::{Landed, ReviewFile, Verdict};
 pub use task::{Batch, Intake, Task, TaskSpec, VERSION};
 pub use ticket::{DoneTicket, Short, Ticket, TimedTicket};
 pub use words::{
-    Class, Door, Effort, GateKind, HeldReason, Mode, Permission, Phase, Review, Role, State, Verification,
-    WorkspaceKind,
+    Class, Door, Effort, GateKind, HeldReason, Mode, NoticeKind, Permission, Phase, Review, Role, State,
+    Verification, WorkspaceKind,
 };

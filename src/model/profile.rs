@@ -87,7 +87,8 @@ pub struct Profile {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub max_cost: Vec<String>,
 
-    /// Environment variables to set. Values may use the same `{…}` as arguments.
+    /// Environment variables to set. Values may use the same `{…}` as arguments. For a variable that is also
+    /// in `pass_env` it is the value where the runner's environment has none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// Names of variables to hand on from the runner's environment. `NEW=OLD` hands on OLD under the name
@@ -97,6 +98,11 @@ pub struct Profile {
     /// Variables of the runner without which the program is not started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub require_env: Vec<String>,
+    /// Files and folders by which a repository would steer the program itself (run commands at its start,
+    /// send its requests elsewhere), looked for in the folder that it works in and above, as far as the
+    /// workspace goes. Where one is there, the program is not started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refuse_files: Vec<String>,
     /// Environment variables to set to private folders of the task, which its later attempts find again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub private_dirs: BTreeMap<String, PrivateDir>,

@@ -184,6 +184,18 @@ words! {
 }
 
 words! {
+    /// What somebody may want to be told of.
+    NoticeKind {
+        /// A task succeeded.
+        Done = "done",
+        /// A task ended otherwise.
+        Failed = "failed",
+        /// A worker asks something.
+        Question = "question",
+    }
+}
+
+words! {
     /// Where a worker works.
     WorkspaceKind {
         /// A git worktree on a fresh branch.

@@ -7,6 +7,7 @@
 mod census;
 mod cgroup;
 mod domain;
+mod executable;
 mod identity;
 mod unix;
 
@@ -23,6 +24,7 @@ use macos as sys;
 pub use census::{Census, CensusMethod, Survivor};
 pub use cgroup::Cgroup;
 pub use domain::{Cleared, Domain, MARKER, Marker};
+pub use executable::own_executable;
 pub use identity::{Handle, Identity, Liveness};
 pub use rustix::process::Signal;
 pub use sys::{become_subreaper, boot_id, die_with_parent, is_subreaper};

@@ -5,6 +5,7 @@
 
 use super::verdicts;
 use crate::attempt;
+use crate::gate;
 use crate::git::{Guard, How, Landing, Oid, Recovered, Refusal, Repo};
 use crate::model::{Landed, Review, TaskId, TaskResult, Verification, WorkspaceKind};
 use crate::spool::{LockedTask, Spool, SpoolError, read_json};
@@ -59,6 +60,8 @@ pub struct Acceptance {
     pub message: Option<String>,
     /// Take it although nothing verified it.
     pub unverified: bool,
+    /// Take it although its records do not match its receipt.
+    pub unaudited: bool,
     /// Take it although hooks or settings that can execute are not what they were before the task.
     pub changed_settings: bool,
     /// Take it only if the task's record has this SHA-256.
@@ -83,6 +86,18 @@ pub enum NotAccepted {
     /// It is not the task that was meant.
     #[error("the record of task {0} has another hash than was given: it is not what you looked at")]
     OtherTask(TaskId),
+    /// Its records are not what they were when it was verified.
+    #[error(
+        "task {id}: {what} does not match its receipt: {why}\n  hint: `workspool audit {id}` tells more; nothing was touched"
+    )]
+    Audit {
+        /// The task.
+        id: TaskId,
+        /// What does not match.
+        what: String,
+        /// Why.
+        why: String,
+    },
     /// The repository does not take it.
     #[error("{0}{hint}", hint = hint(.0))]
     Refused(#[from] Refusal),
@@ -126,6 +141,14 @@ pub fn accept(spool: &Spool, id: TaskId, wish: &Acceptance) -> Result<Landed, No
         return Err(NotAccepted::Unverified(id));
     }
     let unverified = result.verification != Verification::Verified;
+    if result.receipt.is_some() && !wish.unaudited {
+        // What is accepted is the audited tree: the result alone could have been written by anybody.
+        let audit = gate::audit::audit(spool, id, false)?;
+        if let Some(differs) = audit.first() {
+            let why = differs.differs.clone().unwrap_or_default();
+            return Err(NotAccepted::Audit { id, what: differs.what.clone(), why });
+        }
+    }
     let (Some(commit), Some(base), WorkspaceKind::Worktree) =
         (&result.commit, &result.base, task.spec.workspace())
     else {

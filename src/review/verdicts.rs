@@ -5,6 +5,10 @@ use crate::model::{EventKind, HeldReason, Landed, Review, ReviewFile, State, Tas
 use crate::spool::{Found, LockedTask, Place, Spool, SpoolError, read_json, ticket_of};
 use anyhow::Context as _;
 use chrono::Utc;
+use std::time::{Duration, Instant};
+
+/// How long a verdict waits for whoever has the task just now.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The last verdict about a task.
 pub fn verdict(spool: &Spool, id: TaskId) -> Result<Option<Verdict>, SpoolError> {
@@ -32,12 +36,19 @@ pub(super) fn add(
 /// Takes the lock of a task that has succeeded and was not accepted.
 pub(super) fn reviewable(spool: &Spool, id: TaskId, what: &str) -> anyhow::Result<(LockedTask, Found)> {
     let wrong = |message: String| Err(SpoolError::WrongState(message).into());
-    let Some(locked) = spool.try_lock_task(id)? else {
-        let state = spool.state_of(id)?;
-        return match state {
-            State::Running => wrong(format!("task {id} is running: it cannot be {what} before it has ended")),
-            _ => Err(SpoolError::Busy(id).into()),
-        };
+    let deadline = Instant::now() + PATIENCE;
+    let locked = loop {
+        if let Some(locked) = spool.try_lock_task(id)? {
+            break locked;
+        }
+        if spool.find_ticket(id)?.is_some_and(|found| found.place == Place::Running) {
+            return wrong(format!("task {id} is running: it cannot be {what} before it has ended"));
+        }
+        // Its supervisor has just ended it, and is not gone yet; or somebody else reviews it.
+        if Instant::now() >= deadline {
+            return Err(SpoolError::Busy(id).into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
     };
     let found =
         locked.ticket()?.with_context(|| format!("task {id} has no ticket: see `workspool check`"))?;

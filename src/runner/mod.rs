@@ -7,12 +7,13 @@ mod presence;
 mod watch;
 
 pub use claim::{Limit, standing};
-pub use pass::{Pass, pass};
+pub use pass::{Pass, next_due, pass};
 pub use presence::{Awake, Woken, awake, is_awake, restart, wake};
 pub use watch::Watch;
 
+use crate::care::heartbeat::{AlreadyRunning, Heartbeat};
 use crate::model::{Config, Ticket, TimedTicket};
-use crate::spool::{Spool, names, parsed};
+use crate::spool::{Spool, SpoolError, names, parsed};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,9 @@ pub struct Loop {
 }
 
 /// Makes passes until told to stop, or with `drain` until nothing is left to do. `report` hears of each.
+///
+/// One loop a spool: another one is refused with [`AlreadyRunning`].
+/// A drain may always run beside: it ends by itself, and any number of runners is safe.
 pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&Pass)) -> anyhow::Result<()> {
     let watch = Watch::new(spool, config, true);
     let waker = watch.waker();
@@ -45,8 +49,18 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
     if held.is_none() && how.unless_awake {
         return Ok(());
     }
+    let mut heartbeat = match how.drain {
+        true => None,
+        false => match Heartbeat::take(spool, how.poll) {
+            Err(e) if how.unless_awake && e.is::<AlreadyRunning>() => return Ok(()),
+            other => Some(other?),
+        },
+    };
     while !how.stop.load(Ordering::SeqCst) {
         let mut done = pass(spool, config);
+        if let Some(heartbeat) = &mut heartbeat {
+            heartbeat.passed();
+        }
         report(&done);
         children.append(&mut done.started);
         reap(&mut children);
@@ -80,15 +94,17 @@ fn nothing_left(spool: &Spool, config: &Config) -> anyhow::Result<bool> {
     let queued = parsed::<Ticket>(&spool.queue())?;
     let busy = !(queued.is_empty() || claim::all_limited(spool, config, &queued))
         || !parsed::<Ticket>(&spool.running())?.is_empty()
-        || whole(&spool.intake())?
-        || whole(&spool.releases())?
+        || crate::intake::is_pending(spool)?
+        || names(&spool.releases())?.iter().any(|note| is_releasable(spool, note))
         || parsed::<TimedTicket>(&spool.held(HeldReason::Time))?.iter().any(|t| t.ticket.attempt > 1);
     Ok(!busy)
 }
 
-/// Whether there is a file in a folder, besides what somebody died writing.
-fn whole(dir: &std::path::Path) -> anyhow::Result<bool> {
-    Ok(names(dir)?.iter().any(|n| !n.as_encoded_bytes().starts_with(b".")))
+/// Whether dependents of an ended task can still be released. Where its records are broken they never are:
+/// `check` tells of it.
+fn is_releasable(spool: &Spool, note: &std::ffi::OsStr) -> bool {
+    let id = note.to_str().and_then(|n| n.parse().ok());
+    id.is_some_and(|id| !matches!(spool.state_of(id), Err(SpoolError::Broken(..))))
 }
 
 /// Calls `act` at SIGTERM, SIGINT and SIGHUP instead of dying of them.

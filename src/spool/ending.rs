@@ -3,7 +3,7 @@
 //! A crash between any two of these is made good by the next pass: a running ticket with a result is
 //! finished by whoever adopts it, and a note in `releases/` stands until the dependents were looked at.
 
-use super::{Found, LockedTask, Place, Spool, SpoolError, events, names};
+use super::{Found, LockedTask, Place, Spool, SpoolError, counters, events, names, notices};
 use crate::durable;
 use crate::model::result::{Durations, WorkerUsed};
 use crate::model::{
@@ -32,7 +32,10 @@ impl LockedTask {
         self.event_once(attempt, EventKind::Ended { state, message })?;
         let file = self.dir.result();
         durable::replace(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
+        // Before the ticket moves: what is told of a task that has ended is told though we die here.
+        let told = notices::post_end(&self.spool, &result);
         self.move_ticket(from, place, from.ticket)?;
+        counters::count(&self.spool, &result);
         durable::remove_file(&self.dir.hold())?;
         durable::remove_file(&self.dir.progress())?;
         // A worker may have spoiled the record: it is told nowhere then.
@@ -42,6 +45,9 @@ impl LockedTask {
             let _ = durable::replace(&results.join(format!("{}.result.json", self.id())), &bytes);
         }
         self.spool.ring();
+        if told {
+            notices::send(&self.spool);
+        }
         Ok(())
     }
 
@@ -84,6 +90,16 @@ impl LockedTask {
         self.event(None, EventKind::Edited { revision: task.revision, sha256: events::hash(&bytes) })
     }
 
+    /// Whether this attempt is the repetition of one that failed, and nobody asked for it.
+    pub fn repeats(&self, attempt: u32) -> bool {
+        let all = events::read(&self.dir.events()).unwrap_or_default();
+        let last = all.iter().rev().find_map(|e| match e.what {
+            EventKind::Retry { attempt, until } => Some((attempt, until.is_some())),
+            _ => None,
+        });
+        last == Some((attempt, true))
+    }
+
     /// Ends a task that waits, since somebody wants it cancelled.
     pub fn cancel_waiting(&self, found: Found, reason: Option<&str>) -> anyhow::Result<()> {
         let message = match reason {
@@ -91,6 +107,18 @@ impl LockedTask {
             None => "cancelled before it started".to_owned(),
         };
         self.end_without_work(found, State::Cancelled, None, message)
+    }
+}
+
+impl Spool {
+    /// Notes when a task expires, if it does, so that a pass finds it without looking at every task.
+    pub fn set_timer(&self, task: &Task) -> Result<(), SpoolError> {
+        let Some(expires) = task.expires_at else { return Ok(()) };
+        let path = self.timers().join(format!("{:014}.{}", expires.timestamp_millis().max(0), task.id));
+        match durable::create_new_unsynced(&path, b"") {
+            Ok(_) => Ok(()),
+            Err(e) => Err(SpoolError::io("write", &path, e)),
+        }
     }
 }
 
@@ -185,27 +213,46 @@ impl Spool {
     }
 
     /// Releases or skips what waits for tasks that have ended. Costs only the dependents of those.
+    ///
+    /// One dependent that cannot be released does not stop the others; the first fault is told at the end.
     pub fn release_dependents(&self, ended: TaskId) -> anyhow::Result<()> {
         let mut work = vec![ended];
+        let mut fault = None;
         while let Some(id) = work.pop() {
+            let mut later = false;
             for name in names(&self.task(id).dependents())? {
                 let Some(dependent) = name.to_str().and_then(|n| n.parse::<TaskId>().ok()) else { continue };
-                let locked = match self.lock_task(dependent) {
-                    Ok(locked) => locked,
-                    Err(SpoolError::NoTask(_)) => continue,
-                    Err(e) => return Err(e.into()),
-                };
-                let Some(found) = locked.ticket()? else { continue };
-                if !matches!(found.place, Place::Held(HeldReason::Needs, _)) {
-                    continue;
-                }
-                if locked.settle(found)?.place.state() == State::Skipped {
-                    work.push(dependent);
+                match self.release(dependent) {
+                    Ok(State::Skipped) => work.push(dependent),
+                    Ok(_) => {}
+                    Err(e) => {
+                        // A broken record is not mended by looking again: `check` tells of it.
+                        later |= !matches!(e.downcast_ref(), Some(SpoolError::Broken(..)));
+                        fault.get_or_insert(e.context(format!("task {dependent}, which needs task {id}")));
+                    }
                 }
             }
-            durable::remove_file(&self.releases().join(id.to_string()))?;
+            if !later {
+                durable::remove_file(&self.releases().join(id.to_string()))?;
+            }
         }
-        Ok(())
+        fault.map_or(Ok(()), Err)
+    }
+
+    /// Releases or skips one task, if it waits for others. Says where it stands.
+    fn release(&self, dependent: TaskId) -> anyhow::Result<State> {
+        let waits = |place| matches!(place, Place::Held(HeldReason::Needs, _));
+        let locked = match self.lock_task_unless(dependent, |place| !waits(place)) {
+            Ok(Some(locked)) => locked,
+            // It went on already, and may run for hours.
+            Ok(None) => return Ok(State::Queued),
+            Err(SpoolError::NoTask(_)) => return Ok(State::Queued),
+            Err(e) => return Err(e.into()),
+        };
+        match locked.ticket()?.filter(|found| waits(found.place)) {
+            Some(found) => Ok(locked.settle(found)?.place.state()),
+            None => Ok(State::Queued),
+        }
     }
 }
 

@@ -57,6 +57,11 @@ impl Spool {
                 .map_err(|e| SpoolError::Broken(identity_file.clone(), e.to_string()))?;
             durable::create_new(&identity_file, &bytes)
                 .map_err(|e| SpoolError::io("write", &identity_file, e))?;
+            // Their own entries must survive before anything in them is acknowledged. The folder that the
+            // spool lies in may be one that we cannot open.
+            let held = spool.root.join("held");
+            durable::sync_dir(&held).map_err(|e| SpoolError::io("sync", &held, e))?;
+            let _ = spool.root.parent().map(durable::sync_dir);
         }
         let bytes = std::fs::read(&identity_file).map_err(|e| SpoolError::io("read", &identity_file, e))?;
         let identity: Identity = serde_json::from_slice(&bytes)
@@ -214,7 +219,7 @@ impl Spool {
 }
 
 /// The folders of a spool.
-const FOLDERS: &[&str] = &[
+pub const FOLDERS: &[&str] = &[
     "inbox",
     "taken",
     "rejected",

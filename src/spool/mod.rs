@@ -2,10 +2,12 @@
 
 mod breakers;
 pub mod config;
+pub mod counters;
 mod ending;
 mod error;
 pub mod events;
 mod layout;
+pub mod notices;
 mod query;
 mod requests;
 mod tickets;
@@ -14,6 +16,6 @@ pub use breakers::Breaker;
 pub use ending::{Needs, bare_result, bare_result_of, waiting_message};
 pub use error::SpoolError;
 pub use events::EventLog;
-pub use layout::{AttemptDir, HOME_VARIABLE, Spool, TaskDir, names, parsed};
+pub use layout::{AttemptDir, FOLDERS, HOME_VARIABLE, Spool, TaskDir, names, parsed};
 pub use query::Tickets;
 pub use tickets::{DONE_FOLDER, Found, Hold, LockedTask, Place, done_place, read_json, ticket_of};

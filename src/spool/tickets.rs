@@ -4,7 +4,7 @@
 //! without the lock may look while a ticket is between two folders; only the holder of the lock may
 //! conclude that there is none.
 
-use super::{EventLog, Spool, SpoolError, TaskDir, names, parsed};
+use super::{EventLog, Spool, SpoolError, TaskDir, names, notices, parsed};
 use crate::durable::{self, Held};
 use crate::model::{
     DoneTicket, EventKind, HeldReason, Short, State, Task, TaskId, Ticket, TimedTicket, VERSION,
@@ -13,6 +13,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How many tickets a folder of `done/` takes before the next one is begun.
 pub const DONE_FOLDER: usize = 1000;
@@ -100,6 +101,29 @@ impl Spool {
             Ok(lock) => Ok(LockedTask { spool: self.clone(), dir, lock }),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Err(SpoolError::NoTask(id.to_string())),
             Err(e) => Err(SpoolError::io("lock", dir.path(), e)),
+        }
+    }
+
+    /// Takes a task's lock, waiting for it unless the ticket is found where it need not be taken: `None` then.
+    ///
+    /// A running task's lock is held for as long as the attempt takes; whoever only wants waiting tasks must
+    /// not wait for that.
+    pub fn lock_task_unless(
+        &self,
+        id: TaskId,
+        pass_over: impl Fn(Place) -> bool,
+    ) -> Result<Option<LockedTask>, SpoolError> {
+        loop {
+            if let Some(locked) = self.try_lock_task(id)? {
+                return Ok(Some(locked));
+            }
+            match self.find_ticket(id) {
+                Ok(Some(found)) if pass_over(found.place) => return Ok(None),
+                // Being made, or being moved, right now.
+                Ok(_) | Err(SpoolError::NoTask(_)) => {}
+                Err(e) => return Err(e),
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -309,6 +333,11 @@ impl LockedTask {
         self.spool.read_task(self.id())
     }
 
+    /// A revision of the task's record.
+    pub fn revision(&self, revision: u32) -> Result<Task, SpoolError> {
+        read_record(&self.dir, revision)
+    }
+
     /// The ticket. Since we hold the lock, `None` means that there is none.
     pub fn ticket(&self) -> Result<Option<Found>, SpoolError> {
         self.spool.find_ticket(self.id())
@@ -347,9 +376,12 @@ impl LockedTask {
             return Ok(from);
         }
         if let Place::Done(..) = to
-            && let Some(folder) = new.parent()
+            && let Some(folder) = new.parent().filter(|folder| !folder.is_dir())
         {
             durable::ensure_dir(folder).map_err(|e| SpoolError::io("make", folder, e))?;
+            // Its own entry must survive before a ticket is moved into it.
+            let done = self.spool.done();
+            durable::sync_dir(&done).map_err(|e| SpoolError::io("sync", &done, e))?;
         }
         durable::rename_noreplace(&old, &new).map_err(|e| SpoolError::io("move the ticket", &old, e))?;
         for folder in [new.parent(), old.parent()].into_iter().flatten() {
@@ -368,7 +400,12 @@ impl LockedTask {
         message: &str,
     ) -> Result<Found, SpoolError> {
         let place = self.write_hold(reason, until, message)?;
-        self.move_ticket(from, place, from.ticket.with_attempt(attempt))
+        let told = reason == HeldReason::Answer && notices::post_question(&self.spool, self.id(), attempt);
+        let found = self.move_ticket(from, place, from.ticket.with_attempt(attempt))?;
+        if told {
+            notices::send(&self.spool);
+        }
+        Ok(found)
     }
 
     /// Says why the task waits, before its ticket is put or moved there.

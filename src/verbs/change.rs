@@ -25,27 +25,32 @@ pub enum Cancelled {
 /// Cancels a task, wherever it stands.
 pub fn cancel(house: &House, id: TaskId, reason: Option<&str>) -> anyhow::Result<Cancelled> {
     let spool = &house.spool;
-    let request = |attempt| spool.request(id, attempt, RequestKind::Cancel, reason.map(str::to_owned), None);
-    match settled(house, id)? {
-        Standing::Locked(locked, found) => match found.place {
-            Place::Queue | Place::Held(..) => {
-                locked.cancel_waiting(found, reason)?;
-                drop(locked);
-                spool.release_dependents(id)?;
-                Ok(Cancelled::Now)
-            }
-            Place::Running => {
+    loop {
+        let found = match settled(house, id)? {
+            Standing::Locked(locked, found) => match found.place {
+                Place::Queue | Place::Held(..) => {
+                    locked.cancel_waiting(found, reason)?;
+                    drop(locked);
+                    spool.release_dependents(id)?;
+                    return Ok(Cancelled::Now);
+                }
                 // Its supervisor is gone; whoever takes over, or its keeper, sees the wish.
-                request(found.ticket.attempt)?;
-                Ok(Cancelled::Requested)
-            }
-            Place::Done(_, state) => {
-                Err(SpoolError::WrongState(format!("task {id} has ended already ({state})")).into())
-            }
-        },
-        Standing::Running(found) => {
-            request(found.ticket.attempt)?;
-            Ok(Cancelled::Requested)
+                Place::Running => found,
+                Place::Done(_, state) => {
+                    let message = format!("task {id} has ended already ({state})");
+                    return Err(SpoolError::WrongState(message).into());
+                }
+            },
+            Standing::Running(found) => found,
+        };
+        let attempt = found.ticket.attempt;
+        spool.request(id, attempt, RequestKind::Cancel, reason.map(str::to_owned), None)?;
+        // Between our look and our wish the attempt may have ended, to be repeated by itself.
+        let repeated = spool
+            .find_ticket(id)?
+            .is_some_and(|now| now.ticket.attempt > attempt && !now.place.state().is_terminal());
+        if !repeated {
+            return Ok(Cancelled::Requested);
         }
     }
 }
@@ -105,6 +110,7 @@ pub fn edit(house: &House, id: TaskId, change: impl FnOnce(&mut TaskSpec)) -> Re
     }
     let new = intake::revise(&house.spool, &house.config, &old, spec)?;
     locked.write_revision(&new)?;
+    house.spool.set_timer(&new)?;
     let ticket = ticket_of(&new, found.ticket.attempt);
     let found = locked.move_ticket(found, found.place, ticket)?;
     if !matches!(found.place, Place::Held(HeldReason::Hand, _)) {

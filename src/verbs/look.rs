@@ -73,7 +73,8 @@ pub struct Listing {
 /// Lists tasks. A short list costs the same with any number of ended tasks.
 pub fn list(house: &House, filter: &Filter) -> anyhow::Result<Listing> {
     let spool = &house.spool;
-    intake::expand(spool)?;
+    // What cannot be expanded is told by the runner; the others can be listed all the same.
+    let _ = intake::expand(spool);
     let mut listing = Listing { tasks: Vec::new(), next: None };
     let repository = match &filter.repository {
         Some(path) => Some(path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?),

@@ -5,6 +5,7 @@ mod change;
 mod log;
 mod look;
 mod patch;
+mod status;
 mod wait;
 mod why;
 
@@ -12,6 +13,7 @@ pub use change::{Cancelled, cancel, edit, hold, release, retry};
 pub use log::{Cursor, LogPage, LogQuery, read_log};
 pub use look::{Entry, Filter, Listing, Shown, Step, list, log_steps, show};
 pub use patch::{DiffPage, DiffQuery, artifact, artifacts, part, read_diff};
+pub use status::{Status, status};
 pub use wait::{Waited, wait};
 pub use why::why;
 

@@ -28,9 +28,8 @@ pub fn wait(
     let poll = Duration::from_secs(house.config.poll.max(1));
     let mut states: Vec<(TaskId, Option<State>)> = ids.iter().map(|id| (*id, None)).collect();
     let done = watch.until(poll, deadline, || {
-        if let Err(e) = intake::expand(&house.spool) {
-            return Some(Err(e));
-        }
+        // What cannot be expanded is told by the runner; these may be others.
+        let _ = intake::expand(&house.spool);
         for (id, known) in states.iter_mut().filter(|(_, s)| !s.is_some_and(State::is_terminal)) {
             match house.spool.state_of(*id) {
                 Ok(state) if *known != Some(state) => {
@@ -38,7 +37,7 @@ pub fn wait(
                     news(*id, state);
                 }
                 Ok(_) => {}
-                Err(e) => return Some(Err(e.into())),
+                Err(e) => return Some(Err(e)),
             }
         }
         let ended = states.iter().filter(|(_, s)| s.is_some_and(State::is_terminal)).count();

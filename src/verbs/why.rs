@@ -79,6 +79,9 @@ pub fn why(house: &House, id: TaskId) -> anyhow::Result<Vec<String>> {
                 lines.push(
                     "its supervisor is gone; its keeper or the next pass of a runner takes over".to_owned(),
                 );
+                if let Ok(why) = std::fs::read_to_string(crate::attempt::gave_up(&spool.task(id))) {
+                    lines.push(format!("the last one could not go on: {}", why.trim()));
+                }
             }
         }
         Place::Done(_, state) => {

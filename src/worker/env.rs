@@ -1,5 +1,6 @@
 //! The environment of what we run: made from nothing, by a list of names.
 
+pub use crate::process::own_executable;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -106,18 +107,4 @@ pub fn find_executable(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?)
         .map(|dir| dir.join(program))
         .find(|path| executable(path))
-}
-
-/// This program's own executable, also after an update took its place.
-pub fn own_executable() -> std::io::Result<PathBuf> {
-    let path = std::env::current_exe()?;
-    if path.exists() {
-        return Ok(path);
-    }
-    // Linux names a replaced executable "<path> (deleted)"; the new one lies at the old path.
-    let text = path.to_string_lossy();
-    match text.strip_suffix(" (deleted)").map(PathBuf::from) {
-        Some(path) if path.exists() => Ok(path),
-        _ => Ok(path),
-    }
 }

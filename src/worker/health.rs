@@ -87,6 +87,9 @@ struct Remembered {
 /// executable stays what it is.
 pub fn version(spool: &Spool, profile: &Profile) -> Option<String> {
     let argv = &profile.health.as_ref()?.version;
+    if argv.first().is_some_and(|program| program == "{workspool}") {
+        return Some(env!("CARGO_PKG_VERSION").to_owned());
+    }
     let stamp = stamp(&env::find_executable(argv.first()?)?)?;
     let file = spool
         .root()

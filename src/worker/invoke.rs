@@ -96,6 +96,11 @@ pub enum InvokeError {
     /// A variable that the profile requires is not set.
     #[error("{0} is not set in the runner's environment, and this worker does not start without it")]
     NoVariable(String),
+    /// The repository has what would steer the program.
+    #[error(
+        "the repository has {0}, which the worker's program would obey at its start\n  hint: to allow it, link a worker that extends this one with \"refuse_files\": []"
+    )]
+    Steered(String),
     /// The prompt goes by an argument and does not fit into one.
     #[error(
         "the prompt has {0} bytes, and this worker takes it as one argument, which holds {LONGEST_ARGUMENT} at most"
@@ -125,7 +130,7 @@ pub fn invocation(profile: &Profile, values: &Values) -> Result<Invocation, Invo
     } else {
         argv.extend(all(&profile.command));
     }
-    let mut env = set(&profile.env);
+    let mut vars = set(&profile.env);
     if values.model.is_some() || profile.default_model.is_some() {
         argv.extend(all(&profile.model));
     }
@@ -136,7 +141,7 @@ pub fn invocation(profile: &Profile, values: &Values) -> Result<Invocation, Invo
     let mut lifted: &[Forbidden] = &[];
     if let Some((permission, args)) = values.permission.and_then(|p| permission(profile, p)) {
         argv.extend(all(&args.args));
-        env.extend(set(&args.env));
+        vars.extend(set(&args.env));
         if args.enforced {
             enforced.push(permission.to_string());
         }
@@ -146,9 +151,9 @@ pub fn invocation(profile: &Profile, values: &Values) -> Result<Invocation, Invo
         (values.no_network, &profile.no_network, Forbidden::NoNetwork),
         (values.no_shell, &profile.no_shell, Forbidden::NoShell),
     ] {
-        if let Some(Switch { args, env: vars }) = switch.as_ref().filter(|_| wanted) {
+        if let Some(Switch { args, env: more }) = switch.as_ref().filter(|_| wanted) {
             argv.extend(all(args));
-            env.extend(set(vars));
+            vars.extend(set(more));
             if !lifted.contains(&what) {
                 enforced.push(what.as_str().to_owned());
             }
@@ -169,9 +174,17 @@ pub fn invocation(profile: &Profile, values: &Values) -> Result<Invocation, Invo
     if let Some(long) = argv.iter().map(String::len).find(|n| *n > LONGEST_ARGUMENT) {
         return Err(InvokeError::TooLong(long));
     }
+    let passed = |name: &String| {
+        profile
+            .pass_env
+            .iter()
+            .map(|e| env::renamed(e))
+            .any(|(new, old)| new == name && std::env::var_os(old).is_some())
+    };
+    vars.retain(|name, _| !passed(name));
     let in_argv = profile.command.iter().any(|a| a.contains("{prompt}") || a.contains("{prompt_file}"));
     let stdin = (profile.prompt == PromptBy::Stdin && !in_argv).then(|| values.prompt_file.clone());
-    Ok(Invocation { argv, stdin, env, pass_env: profile.pass_env.clone(), enforced })
+    Ok(Invocation { argv, stdin, env: vars, pass_env: profile.pass_env.clone(), enforced })
 }
 
 /// What the profile says of a permission. Of `custom` programs know nothing: to them it is
@@ -185,6 +198,21 @@ fn permission(
         Permission::Custom => said(Permission::WorkspaceWrite),
         Permission::Full | Permission::WorkspaceWrite | Permission::ReadOnly => None,
     })
+}
+
+/// What of the profile's `refuse_files` lies in the folder `cwd` or above it, inside the workspace.
+pub fn steering(profile: &Profile, workspace: &Path, cwd: &Path) -> Option<String> {
+    let folders = cwd.ancestors().take_while(|folder| folder.starts_with(workspace));
+    for folder in folders {
+        for name in &profile.refuse_files {
+            let path = folder.join(name);
+            if path.symlink_metadata().is_ok() {
+                let shown = path.strip_prefix(workspace).unwrap_or(&path);
+                return Some(shown.display().to_string());
+            }
+        }
+    }
+    None
 }
 
 /// A variable that the profile requires and the environment does not have.
@@ -315,6 +343,82 @@ mod tests {
     fn the_prompt_goes_by_stdin_unless_the_command_names_it() {
         let p = profile(r#"{"name": "a", "command": ["agent"]}"#);
         assert_eq!(invocation(&p, &values("x")).unwrap().stdin, Some("/a/prompt.md".into()));
+    }
+
+    #[test]
+    fn a_variable_of_the_runner_goes_before_the_profiles_own_value() {
+        let p = profile(
+            r#"{"name": "a", "command": ["agent"], "pass_env": ["A_URL=SURELY_UNSET_URL", "B=PATH"],
+                "env": {"A_URL": "http://default", "B": "default"}}"#,
+        );
+        let made = invocation(&p, &values("x")).unwrap();
+        assert_eq!(made.env.into_iter().collect::<Vec<_>>(), [("A_URL".into(), "http://default".into())]);
+    }
+
+    #[test]
+    fn what_steers_the_program_is_found_up_to_the_workspace() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = dir.path().join("w");
+        std::fs::create_dir_all(workspace.join("sub/deep")).unwrap();
+        std::fs::create_dir(dir.path().join(".agent")).unwrap();
+        let p = profile(r#"{"name": "a", "command": ["agent"], "refuse_files": [".agent", ".env"]}"#);
+        let found = |cwd: &str| steering(&p, &workspace, &workspace.join(cwd));
+        assert_eq!(found("sub/deep"), None, "above the workspace is not the repository's");
+        std::os::unix::fs::symlink("nowhere", workspace.join("sub/.env")).unwrap();
+        assert_eq!(found("sub/deep").as_deref(), Some("sub/.env"));
+        assert_eq!(found(""), None);
+    }
+
+    #[test]
+    fn a_session_is_continued_last_or_else_named() {
+        let p = profile(
+            r#"{"name": "a", "command": ["agent"], "session": ["--id", "{session}"],
+                "resume": ["resume", "{session}", "-"], "max_turns": ["--turns", "{turns}"],
+                "max_cost": ["--cost", "{cost_usd}"]}"#,
+        );
+        let new = Values { new_session: Some("n".into()), ..values("x") };
+        assert_eq!(invocation(&p, &new).unwrap().argv, ["agent", "--id", "n"]);
+        let old = Values { session: Some("o".into()), turns: Some(7), cost_usd: Some(0.5), ..new };
+        assert_eq!(
+            invocation(&p, &old).unwrap().argv,
+            ["agent", "--turns", "7", "--cost", "0.5", "resume", "o", "-"]
+        );
+        let name = session_name("s", "t", 1, "work.1");
+        assert_eq!(name, session_name("s", "t", 1, "work.1"));
+        assert_ne!(name, session_name("s", "t", 1, "work.2"));
+        assert!(name.len() == 36 && name.as_bytes()[14] == b'4', "{name}");
+    }
+
+    #[test]
+    fn custom_is_workspace_write_to_a_program_and_lifted_restrictions_are_not_claimed() {
+        let p = profile(
+            r#"{"name": "a", "command": ["agent"],
+                "permissions": {"workspace_write": {"args": ["-w"], "enforced": true},
+                                "full": {"args": ["-f"], "lifts": ["no_network"]}},
+                "no_network": {"args": ["--offline"], "env": {"OFFLINE": "1"}}, "no_shell": {"args": ["--no-shell"]}}"#,
+        );
+        let asked = |permission| {
+            let values =
+                Values { permission: Some(permission), no_network: true, no_shell: true, ..values("x") };
+            invocation(&p, &values).unwrap()
+        };
+        let custom = asked(Permission::Custom);
+        assert_eq!(custom.argv, ["agent", "-w", "--offline", "--no-shell"]);
+        assert_eq!(custom.enforced, ["workspace_write", "no_network", "no_shell"]);
+        assert_eq!(custom.env["OFFLINE"], "1");
+        assert_eq!(asked(Permission::Full).enforced, ["no_shell"]);
+        assert_eq!(asked(Permission::ReadOnly).argv, ["agent", "--offline", "--no-shell"]);
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_said_before() {
+        let p =
+            profile(r#"{"name": "a", "command": ["agent", "{prompt}"], "require_env": ["SURELY_UNSET"]}"#);
+        assert!(matches!(invocation(&p, &values("x")), Err(InvokeError::NoVariable(_))));
+        let p = profile(r#"{"name": "a", "command": ["agent", "{prompt}"]}"#);
+        let long = "x".repeat(LONGEST_ARGUMENT + 1);
+        assert!(matches!(invocation(&p, &values(&long)), Err(InvokeError::TooLong(_))));
+        invocation(&p, &values(&long[1..])).unwrap();
     }
 
     #[test]

@@ -34,7 +34,9 @@ mod summary;
 mod text;
 
 pub use judge::{Observed, Verdict, judge};
-pub use registry::{Origin, ProfileError, Workers, all, check, executable, link, origin, profile, unlink};
+pub use registry::{
+    AUTO, Known, Origin, ProfileError, all, check, executable, link, origin, profile, unlink,
+};
 pub use report::Report;
 pub use route::{accepts, route};
 pub use summary::Summary;

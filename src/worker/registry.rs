@@ -81,11 +81,11 @@ fn canonical(spool: &Spool, name: &WorkerName) -> WorkerName {
     alias.and_then(|(_, name)| name.parse().ok()).unwrap_or_else(|| name.clone())
 }
 
-/// Workers by name: where each comes from, and its profile or what is wrong with that.
-pub type Workers = BTreeMap<WorkerName, (Origin, Result<Profile, String>)>;
+/// A worker that is known: where from, and its profile or what is wrong with it.
+pub type Known = (Origin, Result<Profile, String>);
 
 /// All workers by name. A linked one that cannot be read is an error only when it is asked for.
-pub fn all(spool: &Spool) -> Result<Workers, SpoolError> {
+pub fn all(spool: &Spool) -> Result<BTreeMap<WorkerName, Known>, SpoolError> {
     let mut names_of_all: Vec<WorkerName> =
         BUILT_IN.iter().filter_map(|(name, _)| name.parse().ok()).collect();
     let dir = spool.workers();
@@ -221,6 +221,9 @@ pub fn check(profile: &Profile) -> Result<(), Problem> {
         if !private::is_plain(name) {
             return invalid("files", format!("{name:?}: expected a relative path without .."));
         }
+    }
+    if let Some(name) = profile.refuse_files.iter().find(|name| !private::is_plain(name)) {
+        return invalid("refuse_files", format!("{name:?}: expected a relative path without .."));
     }
     for (variable, dir) in &profile.private_dirs {
         if !private::is_plain(variable) || variable.contains(['/', '=']) {

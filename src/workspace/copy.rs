@@ -34,7 +34,9 @@ pub fn copy(from: &Path, to: &Path, patterns: &[String]) -> io::Result<Copied> {
     for entry in walk.into_iter().filter_entry(|e| e.file_name() != ".git") {
         let Ok(entry) = entry else { continue };
         let relative = entry.path().strip_prefix(from).unwrap_or(entry.path()).to_owned();
-        if entry.file_type().is_dir() || !set.is_match(&relative) {
+        let kind = entry.file_type();
+        // Reading a pipe would wait for whoever writes to it.
+        if !(kind.is_file() || kind.is_symlink()) || !set.is_match(&relative) {
             continue;
         }
         let target = to.join(&relative);
@@ -122,6 +124,16 @@ mod tests {
         assert_eq!(copied.warnings.len(), 1);
         assert_eq!(fs::read_to_string(to.path().join(".env")).unwrap(), "kept");
         assert!(!to.path().join("other").exists());
+    }
+
+    #[test]
+    fn a_pipe_is_passed_over() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(from.path().join(".env"), "A=1").unwrap();
+        let made = std::process::Command::new("mkfifo").arg(from.path().join(".env.pipe")).status().unwrap();
+        assert!(made.success());
+        let copied = copy(from.path(), to.path(), &[".env*".into()]).unwrap();
+        assert_eq!(copied.files, [PathBuf::from(".env")]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod worktree;
 
 pub use manifest::Manifest;
 pub use rules::{Rules, Violation};
-pub use worktree::{Prepared, Removed, Wanted, clear, prepare, remove, restore, trash};
+pub use worktree::{Prepared, Removed, Wanted, clear, prepare, put_aside, remove, restore, trash};
 
 use crate::model::{Task, TaskId, WorkspaceKind};
 use crate::spool::Spool;

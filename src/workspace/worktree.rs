@@ -169,7 +169,8 @@ pub fn trash(spool: &Spool) -> PathBuf {
     spool.worktrees().join(".trash")
 }
 
-fn put_aside(spool: &Spool, path: &Path, id: &str) -> io::Result<PathBuf> {
+/// Moves a tree to `worktrees/.kept/`, where only prune looks.
+pub fn put_aside(spool: &Spool, path: &Path, id: &str) -> io::Result<PathBuf> {
     let kept = spool.worktrees().join(".kept");
     durable::ensure_dir(&kept)?;
     let mut n = 1;

@@ -1,6 +1,6 @@
 //! Everything that a provider or the network can do wrong.
 
-use super::bench::{APIS, Bench, run};
+use super::bench::{APIS, Bench, Ran, run, start};
 use super::modelserver::Turn;
 use chrono::{TimeDelta, Utc};
 use std::time::Instant;
@@ -90,13 +90,14 @@ fn what_passes_does_no_harm() {
 #[test]
 fn the_server_says_how_long_to_wait() {
     let bench = Bench::new();
+    let began = Instant::now();
+    let mut children = Vec::new();
     for api in APIS {
         let scenario = format!("wait-{api}");
         let limited = || Turn::fail(429, "rate_limit_error", "slow down");
-        let date = (Utc::now() - TimeDelta::hours(5)).format("%a, %d %b %Y %H:%M:%S GMT").to_string();
-        let later = (Utc::now() - TimeDelta::hours(5) + TimeDelta::seconds(1))
-            .format("%a, %d %b %Y %H:%M:%S GMT")
-            .to_string();
+        let theirs = Utc::now() - TimeDelta::hours(5);
+        let [date, later] = [theirs, theirs + TimeDelta::seconds(1)]
+            .map(|time| time.format("%a, %d %b %Y %H:%M:%S GMT").to_string());
         bench.server.script(
             &scenario,
             [
@@ -107,8 +108,10 @@ fn the_server_says_how_long_to_wait() {
                 Turn::say("fine"),
             ],
         );
-        let began = Instant::now();
-        let ran = bench.run(api, &scenario, "go");
+        children.push(start(&mut bench.command(api, &scenario), "go"));
+    }
+    for child in children {
+        let ran = Ran::of(child);
         assert_eq!(ran.done(), "fine");
         assert!(began.elapsed().as_millis() >= 2030, "it did not wait: {:?}", began.elapsed());
         let delays: Vec<u64> = ran
@@ -146,17 +149,19 @@ fn a_server_that_says_not_to_retry_is_believed() {
 #[test]
 fn silence_of_the_server_ends() {
     let bench = Bench::new();
+    let mut children = Vec::new();
     for api in APIS {
         for scenario in ["hang", "slow"] {
             let mut command = bench.command(api, scenario);
-            // Once is enough where it takes its time.
-            let retries = usize::from(api == "anthropic");
-            command.args(["--read-timeout", "1", "--max-retries", &retries.to_string()]);
-            let ran = run(&mut command, "go");
-            let (class, message) = ran.failed();
-            assert_eq!(class, ErrorClass::Network, "{api} {scenario}: {message}");
-            assert_eq!(ran.retries(), retries);
+            command.args(["--read-timeout", "1", "--max-retries", "1"]);
+            children.push((api, scenario, start(&mut command, "go")));
         }
+    }
+    for (api, scenario, child) in children {
+        let ran = Ran::of(child);
+        let (class, message) = ran.failed();
+        assert_eq!(class, ErrorClass::Network, "{api} {scenario}: {message}");
+        assert_eq!(ran.retries(), 1);
     }
 }
 

@@ -155,6 +155,12 @@ impl Bench {
 
     /// What holds of every spool that has come to rest.
     pub fn check(&self) {
+        self.check_without_work();
+        self.every_byte_is_kept();
+    }
+
+    /// The same, where the work itself lies in no repository.
+    pub fn check_without_work(&self) {
         let out = finish(self.command(&["check", "--json"]), &["check"]);
         let text = String::from_utf8_lossy(&out.stdout);
         assert!(out.status.success(), "check: {text}{}", String::from_utf8_lossy(&out.stderr));
@@ -167,7 +173,6 @@ impl Bench {
             assert!(ends <= most, "{id} ended {ends} times: {ended:#?}");
         }
         self.each_attempt_worked_once();
-        self.every_byte_is_kept();
         assert_eq!(self.alive(), Vec::<String>::new(), "processes are left");
     }
 
@@ -179,6 +184,15 @@ impl Bench {
              echo \"$WORKSPOOL_ATTEMPT\" >> '{}'; {more}",
             ledger.display()
         )
+    }
+
+    /// Waits until a worker has counted itself.
+    pub fn await_ledger(&self) {
+        let began = Instant::now();
+        while self.ledger().is_empty() {
+            assert!(began.elapsed() < PATIENCE, "no worker has begun");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// The markers of all runs of workers.

@@ -10,6 +10,8 @@
 
 mod bench;
 mod scenarios;
+#[cfg(target_os = "linux")]
+mod storm;
 
 use bench::{Bench, Fault};
 use scenarios::{SCENARIOS, Scenario};

@@ -140,6 +140,39 @@ pub const SCENARIOS: &[Scenario] = &[
         after: nothing,
         expect: succeeded,
     },
+    Scenario {
+        name: "clean-gate",
+        process: "exec",
+        thin: 3,
+        prepare: clean_gate,
+        after: nothing,
+        expect: succeeded,
+    },
+    Scenario {
+        name: "cancel-running",
+        process: "cancel",
+        thin: 1,
+        prepare: cancel_running,
+        after: cancel_again,
+        expect: cancelled,
+    },
+    Scenario {
+        name: "accept-commit",
+        process: "accept",
+        thin: 2,
+        prepare: accept_commit,
+        after: accept_again,
+        expect: accepted_once,
+    },
+    Scenario {
+        name: "accept-apply",
+        process: "accept",
+        thin: 2,
+        prepare: accept_apply,
+        after: accept_again,
+        expect: applied_once,
+    },
+    Scenario { name: "prune", process: "prune", thin: 2, prepare: prune, after: prune_again, expect: pruned },
 ];
 
 fn args(args: &[&str]) -> Vec<String> {
@@ -281,6 +314,62 @@ fn retry_succeeded(bench: &Bench) -> Ready {
     ready(&DRAIN, vec![id])
 }
 
+fn clean_gate(bench: &Bench) -> Ready {
+    let id = given(bench, "true", &["--gate", "clean"]);
+    ready(&DRAIN, vec![id])
+}
+
+fn cancel_running(bench: &Bench) -> Ready {
+    let id = given(bench, "sleep 60", &[]);
+    bench.run(&["tick", "--quiet"]);
+    bench.await_ledger();
+    ready(&["cancel", &id.to_string()], vec![id])
+}
+
+fn accept_as(bench: &Bench, how: &str) -> Ready {
+    let id = given(bench, "echo new > old.txt", &[]);
+    bench.drain();
+    ready(&["accept", &id.to_string(), "--as", how], vec![id])
+}
+
+fn accept_commit(bench: &Bench) -> Ready {
+    accept_as(bench, "commit")
+}
+
+fn accept_apply(bench: &Bench) -> Ready {
+    accept_as(bench, "apply")
+}
+
+fn prune(bench: &Bench) -> Ready {
+    let id = given(bench, "exit 3", &["--idempotency-key", "k"]);
+    bench.drain();
+    ready(&["prune", "--older-than", "0s", "--apply"], vec![id])
+}
+
+fn cancel_again(bench: &Bench, ready: &Ready, _: &Output) {
+    let line: Vec<&str> = ready.args.iter().map(String::as_str).collect();
+    // It may have been cancelled already.
+    let _ = bench.command(&line).output().unwrap();
+}
+
+/// A person who saw an accept die tries it once more.
+fn accept_again(bench: &Bench, ready: &Ready, _: &Output) {
+    let accepted = |id: TaskId| {
+        let review = bench.spool().task(id).review();
+        fs::read_to_string(review).is_ok_and(|t| t.contains("accepted"))
+    };
+    if !accepted(ready.ids[0]) {
+        let line: Vec<&str> = ready.args.iter().map(String::as_str).collect();
+        bench.run(&line);
+    }
+}
+
+fn prune_again(bench: &Bench, ready: &Ready, _: &Output) {
+    bench.run(&["check", "--repair"]);
+    let line: Vec<&str> = ready.args.iter().map(String::as_str).collect();
+    bench.run(&line);
+}
+
 /// What was acknowledged is there, whatever happened.
 fn acknowledged(bench: &Bench, _: &Ready, out: &Output) {
     if out.status.success() {
@@ -373,4 +462,32 @@ fn cancelled_or_succeeded(bench: &Bench, _: &Ready, strict: bool) {
     if states[0] != State::Cancelled {
         ended_well(bench, strict);
     }
+}
+
+fn cancelled(bench: &Bench, ready: &Ready, _: bool) {
+    let result = bench.result(ready.ids[0]);
+    assert_eq!(result.state, State::Cancelled, "{}", result.message);
+    assert_eq!(bench.ledger().len(), 1);
+}
+
+/// The user's branch has the change, once, and nothing else is different.
+fn accepted_once(bench: &Bench, _: &Ready, _: bool) {
+    let repo = bench.repo();
+    assert_eq!(bench.git(&["show", "HEAD:old.txt"], &repo), "new\n");
+    assert_eq!(bench.git(&["rev-list", "--count", "HEAD"], &repo), "2\n");
+    assert_eq!(bench.git(&["status", "--porcelain"], &repo), "");
+}
+
+/// The user's tree and index have the change, and nothing else is different.
+fn applied_once(bench: &Bench, _: &Ready, _: bool) {
+    let repo = bench.repo();
+    assert_eq!(bench.git(&["rev-list", "--count", "HEAD"], &repo), "1\n");
+    assert_eq!(bench.git(&["status", "--porcelain"], &repo), "A  made.txt\nM  old.txt\n");
+    assert_eq!(fs::read_to_string(repo.join("old.txt")).unwrap(), "new\n");
+}
+
+fn pruned(bench: &Bench, _: &Ready, _: bool) {
+    assert_eq!(bench.ids(), Vec::<TaskId>::new());
+    let left = |folder: &str| fs::read_dir(bench.spool_path().join(folder)).unwrap().flatten().count();
+    assert_eq!((left("keys"), left("running"), left("queue")), (0, 0, 0));
 }

@@ -89,3 +89,47 @@ fn a_task_falls_back_to_another_worker() {
     assert_eq!(result.exit_code, Some(7));
     assert!(world.events(id).iter().any(|e| matches!(e, EventKind::Edited { revision: 2, .. })));
 }
+
+#[test]
+fn a_temporary_workspace_starts_empty_each_time_and_the_old_one_is_kept() {
+    let world = World::new();
+    let id = world.script("test ! -e seen.txt; echo 1 > seen.txt; exit 3").ok();
+    world.drain();
+    assert_eq!(world.result(id).exit_code, Some(3));
+    world.on("retry", id, &[]).ok();
+    world.drain();
+    let result = world.result(id);
+    assert_eq!((result.attempt, result.exit_code), (2, Some(3)), "it found an empty folder");
+    assert!(world.spool_path().join(format!("worktrees/.kept/{id}.1/seen.txt")).exists());
+}
+
+#[test]
+fn a_pattern_of_the_repository_that_is_none_is_named_before_anything_runs() {
+    let world = World::new();
+    let repo = world.repo("r");
+    repo.write(".workspool.toml", "protected = [\"a[\"]\n").commit("bad pattern");
+    let id = world.script("echo ran").repo(&repo).ok();
+    world.drain();
+    let result = world.result(id);
+    assert_eq!(result.class, Some(workspool::model::Class::Workspace));
+    assert!(result.message.contains("protected"), "{}", result.message);
+}
+
+#[test]
+fn accept_takes_nothing_whose_records_were_changed() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let id = world.script("echo good > n.txt").repo(&repo).verify("grep -q good n.txt").ok();
+    world.drain();
+    world.succeeded(id);
+    let path = world.dir(id).result();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let base = repo.head();
+    let commit = world.result(id).commit.unwrap();
+    std::fs::write(&path, text.replace(&commit, &base)).unwrap();
+    world.on("accept", id, &[]).exits(40).says(&["does not match its receipt"]);
+    assert!(!repo.path().join("n.txt").exists());
+    std::fs::write(&path, text).unwrap();
+    world.on("accept", id, &[]).ok();
+    assert!(repo.path().join("n.txt").exists());
+}

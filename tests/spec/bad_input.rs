@@ -80,6 +80,21 @@ fn a_repository_must_be_there_and_be_one() {
 }
 
 #[test]
+fn a_path_that_is_no_text_is_refused_before_anything_is_written() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let world = World::new();
+    let name = std::ffi::OsString::from_vec(b"caf\xe9".to_vec());
+    let path = world.root().join(name);
+    // Not every file system takes such a name.
+    if fs::create_dir(&path).is_ok() {
+        let submit = || world.script("true").with("repo", &path);
+        submit().refused(5, &["repository: ", "is not UTF-8"]);
+        submit().with("workspace", "directory").refused(5, &["is not UTF-8"]);
+    }
+    world.run(&["list", "--repo", "nowhere"]).exits(5).says(&["there is no folder nowhere"]);
+}
+
+#[test]
 fn a_base_must_be_a_commit() {
     let world = World::new();
     let repo = world.repo("r");
@@ -119,7 +134,10 @@ fn spool_and_repository_are_never_inside_each_other() {
 fn a_worker_must_be_there() {
     let world = World::new();
     world.submit("x").worker("shel").refused(4, &["worker: there is no worker shel", "did you mean shell?"]);
-    world.submit("x").refused(4, &["worker: no worker is named, and none was found"]);
+    // Whatever agents this machine has, they are not found here.
+    let nowhere = world.root().join("nowhere").to_string_lossy().into_owned();
+    let words = ["worker: no worker is named, and none was found", "claude is not installed"];
+    world.submit("x").env("PATH", &nowhere).refused(4, &words);
     world
         .submit("x")
         .worker("shell")

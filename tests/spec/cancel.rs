@@ -133,3 +133,16 @@ fn a_task_that_is_about_to_be_repeated_can_be_cancelled() {
     world.on("cancel", id, &[]).ok();
     assert_eq!(world.result(id).state, State::Cancelled);
 }
+
+#[test]
+fn one_that_has_ended_does_not_keep_the_others_from_being_cancelled() {
+    let world = World::new();
+    let ended = world.script("true").ok();
+    world.drain();
+    let waiting = world.script("true").flag("hold").ok();
+    world
+        .run(&["cancel", &ended.to_string(), &waiting.to_string()])
+        .exits(6)
+        .says(&["has ended already (succeeded)"]);
+    assert_eq!(world.state(waiting), State::Cancelled);
+}

@@ -247,3 +247,16 @@ fn an_inbox_that_is_not_there_does_not_stop_the_others() {
     world.succeeded(id_in(&answer(&world, "a.json")));
     assert!(!Path::new(&world.root().join("not-mounted")).exists());
 }
+
+#[test]
+fn a_submission_that_cannot_be_read_does_not_stop_the_others() {
+    let world = World::new();
+    std::fs::write(world.spool_path().join("intake/00000000000000000000000000.json"), "{").unwrap();
+    let id = world.script("true").ok();
+    world.on("show", id, &[]).ok();
+    assert!(world.run(&["list"]).ok().text().contains(&id.to_string()));
+    // It says so, and ends all the same.
+    let ran = world.run(&["run", "--drain", "--poll", "300ms"]).ok();
+    assert!(ran.stderr.contains("00000000000000000000000000.json"), "{}", ran.stderr);
+    world.succeeded(id);
+}

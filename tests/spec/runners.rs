@@ -59,7 +59,7 @@ fn runners_and_supervisors_that_are_killed_at_random_run_each_task_once() {
         let k = (dice >> 16) as usize;
         if killed < 40 {
             killed += 1;
-            if k % 3 == 0 {
+            if k.is_multiple_of(3) {
                 runners[k % 5 % 3].kill();
                 runners[k % 5 % 3] = world.run_loop();
             } else if let Some(p) = world.processes().into_iter().find(|p| p.what.contains(" exec ")) {

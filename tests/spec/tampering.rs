@@ -262,3 +262,29 @@ fn a_worker_that_edits_what_the_next_one_uses_does_not_reach_it() {
     let commit = world.succeeded(first).commit.unwrap();
     assert_eq!(repo.git(&["log", "-1", "--format=%an", &commit]), "A User");
 }
+
+#[test]
+fn a_worker_that_adds_a_revision_of_its_task_is_not_believed() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let there = world.root().join("there");
+    let go = world.root().join("go");
+    let script = format!(
+        "t=$WORKSPOOL_HOME/tasks/$WORKSPOOL_TASK
+        sed -e 's/\"exit 5\"/\"exit 0\"/' -e 's/\"revision\": *1/\"revision\":2/' $t/task.json > $t/task.2.json
+        echo x > x.txt; echo x > {}; while [ ! -e {} ]; do sleep 0.05; done",
+        there.display(),
+        go.display()
+    );
+    let id = world.script(&script).repo(&repo).verify("exit 5").ok();
+    world.tick();
+    world.await_file(&there);
+    // Whoever takes over reads the records anew.
+    world.processes().iter().filter(|p| p.what.contains(" exec ")).for_each(|p| p.kill());
+    fs::write(go, "").unwrap();
+    let result = world.await_end(id);
+    assert_eq!((result.state, result.class), (State::Failed, Some(Class::Internal)));
+    assert_ne!(result.verification, Verification::Verified);
+    assert!(!world.dir(id).record(2).exists());
+    assert_eq!(world.task(id).revision, 1);
+}

@@ -67,6 +67,17 @@ pub fn check(spool: &Spool, repair: bool) -> Result<Report, SpoolError> {
     Ok(report)
 }
 
+/// What is left over in a spool, of no single task; with `apply`, takes away what can go.
+pub fn leftovers(spool: &Spool, apply: bool) -> Result<Vec<Finding>, SpoolError> {
+    let scan = Scan::of(spool)?;
+    let mut found = spoolwide::look(spool, &scan, &mut Repositories::default())?;
+    found.retain(|f| f.severity == Severity::Leftover);
+    if apply {
+        found.iter_mut().for_each(|finding| repair::spoolwide(spool, finding));
+    }
+    Ok(found)
+}
+
 /// Looks at a task once more, with its lock held, and repairs what can be.
 fn check_locked(
     spool: &Spool,
@@ -83,8 +94,11 @@ fn check_locked(
         }
         // It was pruned meanwhile, or there never was a folder: there is no lock to take then.
         Err(SpoolError::NoTask(_)) => {
-            let one = OneTask::of(spool, id)?;
-            report.findings.extend(look(spool, &one, repos)?);
+            let mut findings = look(spool, &OneTask::of(spool, id)?, repos)?;
+            if repair {
+                findings.iter_mut().for_each(|finding| repair::spoolwide(spool, finding));
+            }
+            report.findings.append(&mut findings);
             return Ok(());
         }
         Err(e) => return Err(e),

@@ -3,9 +3,9 @@
 use super::finding::{Finding, Kind};
 use super::scan::OneTask;
 use crate::attempt::{Plan, read_prepared};
-use crate::git::{BRANCHES, Repo, SALVAGE, bytes, worktree};
-use crate::model::{Permission, Review, ReviewFile, State, Task, TaskResult, WorkspaceKind};
-use crate::spool::{Place, Spool, SpoolError, read_json};
+use crate::git::{BRANCHES, KEPT, Oid, Repo, SALVAGE, bytes, worktree};
+use crate::model::{EventKind, Permission, Review, ReviewFile, State, Task, TaskResult, WorkspaceKind};
+use crate::spool::{Place, Spool, SpoolError, events, read_json};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -109,13 +109,37 @@ pub(super) fn look(
             Some(work) => work.changes.is_empty() && work.head.is_none(),
             None => newer,
         };
-        if !(in_tree || salvaged || aside || nothing) {
+        let kept = || commit_of(spool, one, n).is_some_and(|commit| ours.holds(one, n, &commit));
+        if !(in_tree || salvaged || aside || nothing || kept()) {
             let message =
                 format!("what the worker of attempt {n} left is in no tree, no commit and no salvage");
             found.push(Finding::new(Kind::WorkNotKept, attempt.path(), message).of(one.id));
         }
     }
     Ok(())
+}
+
+/// The commit that an attempt made, as the history tells.
+fn commit_of(spool: &Spool, one: &OneTask, attempt: u32) -> Option<Oid> {
+    let history = events::read(&spool.task(one.id).events()).ok()?;
+    let commits = history.into_iter().filter(|e| e.attempt == Some(attempt));
+    commits.rev().find_map(|e| match e.what {
+        EventKind::Committed { commit, .. } => Oid::parse(commit.as_bytes()),
+        _ => None,
+    })
+}
+
+impl Ours {
+    /// Whether the task's branch, or a ref made for the purpose, holds a commit of an attempt.
+    fn holds(&self, one: &OneTask, attempt: u32, commit: &Oid) -> bool {
+        let branch = format!("{BRANCHES}{}", one.id);
+        let kept = format!("{KEPT}{}/{attempt}", one.id);
+        [branch, kept].iter().filter_map(|name| self.refs.get(name)).any(|at| {
+            *at == commit.to_string()
+                || Oid::parse(at.as_bytes())
+                    .is_some_and(|at| self.repo.is_ancestor(commit, &at).unwrap_or(false))
+        })
+    }
 }
 
 fn commit_is_kept(one: &OneTask, task: &Task, result: &TaskResult, ours: &Ours, found: &mut Vec<Finding>) {

@@ -131,6 +131,7 @@ fn accept(call: &Call, args: Accept) -> Result<Accepted, Fault> {
         branch: args.branch,
         message: args.message,
         unverified: args.unverified,
+        unaudited: false,
         changed_settings: args.changed_settings,
         sha256: args.sha256.map(|s| s.trim_start_matches("sha256:").to_ascii_lowercase()),
         checkout: args.into,

@@ -96,7 +96,10 @@ impl Root {
         let dir = self.open_dir(resolved.parent().unwrap_or(Path::new("")))?;
         // Not blocking: a pipe without a writer must not hold us.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = File::from(rustix::fs::openat(&dir, name, flags, Mode::empty())?);
+        let file = match rustix::fs::openat(&dir, name, flags, Mode::empty()) {
+            Err(Errno::LOOP) => return Err(io::Error::other(LINK)),
+            opened => File::from(opened?),
+        };
         match file.metadata()? {
             m if m.is_file() => Ok(file),
             m if m.is_dir() => Err(Errno::ISDIR.into()),
@@ -114,7 +117,7 @@ impl Root {
             Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile => Some(Mode::from_raw_mode(stat.st_mode)),
                 FileType::Symlink => {
-                    return Err(io::Error::other("is a symbolic link; name the file that it points to"));
+                    return Err(io::Error::other(LINK));
                 }
                 FileType::Directory => return Err(Errno::ISDIR.into()),
                 _ => return Err(io::Error::other("is no regular file")),
@@ -192,6 +195,9 @@ impl Root {
     }
 }
 
+/// What is said of a link where none is followed.
+const LINK: &str = "is a symbolic link; name the file that it points to";
+/// How folders on the way are opened.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Target {

@@ -146,6 +146,12 @@ impl Settings {
         if options.temperature.is_some_and(|t| !(0.0..=2.0).contains(&t)) {
             return Err(usage("the temperature is not between 0 and 2"));
         }
+        let context_tokens = options.context_tokens.unwrap_or(if anthropic { 200_000 } else { 128_000 });
+        if context_tokens <= u64::from(options.max_output_tokens) {
+            return Err(usage(
+                "--context-tokens leaves no room beside --max-output-tokens, which is part of it",
+            ));
+        }
         let may_write = options.permission != Permission::ReadOnly;
         Ok(Settings {
             api,
@@ -159,7 +165,7 @@ impl Settings {
             max_output_tokens: options.max_output_tokens,
             temperature: options.temperature.or((!anthropic).then_some(0.2)),
             effort: options.effort.clone(),
-            context_tokens: options.context_tokens.unwrap_or(if anthropic { 200_000 } else { 128_000 }),
+            context_tokens,
             transcript: options.transcript.clone(),
             resume: options.resume.clone().filter(|r| !r.is_empty()),
             may_write,

@@ -11,8 +11,10 @@ pub(super) fn body(ask: &Ask<'_>) -> Value {
     // Each request repeats the one before it: the marks let the provider read that from its cache.
     let cached = json!({"type": "ephemeral"});
     let mut messages = messages(ask.items);
-    if let Some(last) = messages.last_mut().and_then(|m| m["content"].as_array_mut()?.last_mut()) {
-        last["cache_control"] = cached.clone();
+    if let Some(last) =
+        messages.last_mut().and_then(|m| m["content"].as_array_mut()?.last_mut()?.as_object_mut())
+    {
+        last.insert("cache_control".into(), cached.clone());
     }
     let tools: Vec<Value> = ask
         .tools

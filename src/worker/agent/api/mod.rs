@@ -64,7 +64,8 @@ pub(super) struct Spared {
 impl Spared {
     /// Learns from a refusal; says whether the request is worth another try without what was refused.
     pub fn learn(&mut self, failure: &Failure) -> bool {
-        if !matches!(failure.status, Some(400 | 422)) {
+        // What speaks of the context mentions limits, too.
+        if !matches!(failure.status, Some(400 | 422)) || failure.class == ErrorClass::ContextFull {
             return false;
         }
         let said = failure.message.to_ascii_lowercase();
@@ -221,3 +222,6 @@ fn slot<T: Default>(slots: &mut Vec<T>, index: u64) -> Result<&mut T, Failure> {
     }
     Ok(&mut slots[index])
 }
+
+#[cfg(test)]
+mod tests;

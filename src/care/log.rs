@@ -1,0 +1,160 @@
+//! The service's own log: a process writes it by its standard streams, and rotates it between passes.
+
+use crate::durable;
+use crate::spool::Spool;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Where logs of the service lie.
+pub fn dir(spool: &Spool) -> PathBuf {
+    spool.root().join("logs")
+}
+
+/// A log that this process writes.
+#[derive(Debug)]
+pub struct ServiceLog {
+    path: PathBuf,
+    most: u64,
+}
+
+impl ServiceLog {
+    /// Lets standard output and standard error go to `path` from now on.
+    pub fn begin(path: &Path, most: u64) -> io::Result<Self> {
+        if let Some(dir) = path.parent() {
+            durable::ensure_dir(dir)?;
+        }
+        let log = ServiceLog { path: path.to_owned(), most };
+        log.open()?;
+        log.tend()?;
+        Ok(log)
+    }
+
+    /// Begins a new file if this one is over its size.
+    pub fn tend(&self) -> io::Result<()> {
+        match self.path.metadata() {
+            Ok(meta) if meta.len() <= self.most => Ok(()),
+            // Another process may have rotated it, or somebody removed it: write to the file at the path.
+            Ok(_) => rotate(&self.path).and_then(|()| self.open()),
+            Err(_) => self.open(),
+        }
+    }
+
+    fn open(&self) -> io::Result<()> {
+        let file: File = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
+        rustix::stdio::dup2_stdout(&file)?;
+        rustix::stdio::dup2_stderr(&file)?;
+        Ok(())
+    }
+}
+
+/// Puts a log aside as `.1`; what was there goes.
+pub fn rotate(path: &Path) -> io::Result<()> {
+    let mut old = path.as_os_str().to_owned();
+    old.push(".1");
+    durable::fault::point("rename")?;
+    match std::fs::rename(path, old) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// The last lines of a log, from the file before it too if it is short.
+pub fn tail(path: &Path, lines: usize) -> io::Result<String> {
+    const WINDOW: u64 = 1024 * 1024;
+    let mut text = String::new();
+    let mut old = path.as_os_str().to_owned();
+    old.push(".1");
+    for path in [PathBuf::from(old), path.to_owned()] {
+        use std::io::{Read as _, Seek as _, SeekFrom};
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(e),
+        };
+        let size = file.metadata()?.len();
+        file.seek(SeekFrom::Start(size.saturating_sub(WINDOW)))?;
+        let mut bytes = Vec::new();
+        file.take(WINDOW).read_to_end(&mut bytes)?;
+        text.push_str(&String::from_utf8_lossy(&bytes));
+    }
+    let all: Vec<&str> = text.lines().collect();
+    let mut out = String::new();
+    for line in &all[all.len().saturating_sub(lines)..] {
+        out.push_str(line);
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+/// Reads what is added to a log, over its rotations.
+#[derive(Debug)]
+pub struct Follower {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Follower {
+    /// Begins after what is there now.
+    pub fn at_end(path: &Path) -> Self {
+        use std::io::{Seek as _, SeekFrom};
+        let mut file = File::open(path).ok();
+        if let Some(file) = &mut file {
+            let _ = file.seek(SeekFrom::End(0));
+        }
+        Follower { path: path.to_owned(), file }
+    }
+
+    /// What was added since the last look.
+    pub fn more(&mut self) -> io::Result<Vec<u8>> {
+        use std::io::Read as _;
+        use std::os::unix::fs::MetadataExt as _;
+        let mut bytes = Vec::new();
+        if let Some(file) = &mut self.file {
+            file.read_to_end(&mut bytes)?;
+        }
+        let here = self.file.as_ref().and_then(|f| f.metadata().ok()).map(|m| (m.dev(), m.ino()));
+        let there = self.path.metadata().ok().map(|m| (m.dev(), m.ino()));
+        if there.is_some() && here != there {
+            let mut file = File::open(&self.path)?;
+            file.read_to_end(&mut bytes)?;
+            self.file = Some(file);
+        }
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_rotates_once_and_its_tail_reaches_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("service.log");
+        rotate(&path).unwrap();
+        assert_eq!(tail(&path, 5).unwrap(), "");
+        std::fs::write(&path, "1\n2\n").unwrap();
+        rotate(&path).unwrap();
+        std::fs::write(&path, "3\n").unwrap();
+        assert_eq!(tail(&path, 2).unwrap(), "2\n3\n");
+        rotate(&path).unwrap();
+        assert_eq!(tail(&path, 9).unwrap(), "3\n");
+    }
+
+    #[test]
+    fn a_follower_goes_on_in_the_new_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("service.log");
+        let mut early = Follower::at_end(&path);
+        std::fs::write(&path, "1\n").unwrap();
+        let mut late = Follower::at_end(&path);
+        assert_eq!((early.more().unwrap(), late.more().unwrap()), (b"1\n".to_vec(), Vec::new()));
+        durable::append(&path, b"2\n").unwrap();
+        rotate(&path).unwrap();
+        std::fs::write(&path, "3\n").unwrap();
+        assert_eq!(early.more().unwrap(), b"2\n3\n");
+        assert_eq!(early.more().unwrap(), b"");
+    }
+}
