@@ -171,16 +171,54 @@ impl Fault {
 
     /// The text, in the words of tools instead of the command line's.
     pub fn text(&self) -> String {
-        let mut text = self.0.clone();
-        for (command, tool) in [
-            ("`workspool list` shows", "list_tasks shows"),
-            ("`workspool release`", "release_task"),
-            ("use retry --worker", "use retry_task with another worker"),
-        ] {
-            text = text.replace(command, tool);
-        }
-        text
+        in_tools(&self.0).replace("use retry --worker", "use retry_task with another worker")
     }
+}
+
+/// Verbs of the command line, and the tools that do the same.
+const VERBS: &[(&str, &str)] = &[
+    ("accept", "accept_task"),
+    ("audit", "audit_task"),
+    ("cancel", "cancel_task"),
+    ("diff", "get_diff"),
+    ("hold", "hold_task"),
+    ("list", "list_tasks"),
+    ("logs", "get_log"),
+    ("reject", "reject_task"),
+    ("release", "release_task"),
+    ("retry", "retry_task"),
+    ("revise", "revise_task"),
+    ("run", "restart_runner"),
+    ("show", "get_task"),
+    ("wait", "wait_tasks"),
+    ("workers", "list_workers"),
+];
+
+/// Says in the words of tools what we say in those of the command line: `` `workspool retry ID` `` becomes
+/// `retry_task ID`. What no tool does stays a command for the user.
+pub fn in_tools(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("`workspool ") {
+        let (before, command) = rest.split_at(at);
+        let Some(end) = command[1..].find('`').map(|e| e + 1) else { break };
+        out.push_str(before);
+        let words = command[1..end].trim_start_matches("workspool ");
+        let (verb, arguments) = words.split_once(' ').unwrap_or((words, ""));
+        match VERBS.iter().find(|(known, _)| *known == verb) {
+            Some((_, tool)) => {
+                out.push_str(tool);
+                // Options have other names there; an id is an id.
+                if !arguments.is_empty() && !arguments.contains('-') {
+                    out.push_str(&format!(" {arguments}"));
+                }
+            }
+            None => out.push_str(&command[..=end]),
+        }
+        rest = &command[end + 1..];
+    }
+    out.push_str(rest);
+    out
 }
 
 impl From<anyhow::Error> for Fault {
@@ -218,6 +256,29 @@ impl From<Refused> for Fault {
         match e {
             Refused::Fault(e) => e.into(),
             refused => Fault(refused.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_command_line_says_is_said_in_tools() {
+        assert_eq!(
+            in_tools("try `workspool retry 01j`; its log is `workspool logs 01j`"),
+            "try retry_task 01j; its log is get_log 01j"
+        );
+        assert_eq!(in_tools("start one with `workspool run --drain`"), "start one with restart_runner");
+        assert_eq!(in_tools("see `workspool check`, `x`"), "see `workspool check`, `x`");
+        assert_eq!(in_tools("an open `workspool end"), "an open `workspool end");
+    }
+
+    #[test]
+    fn every_tool_that_is_named_is_one() {
+        for (verb, tool) in VERBS {
+            assert!(crate::mcp::tools::find(tool).is_some(), "{verb}: {tool}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A task as a planner sees it: all that is needed to decide, and nothing that must be paid for unread.
 
 use super::clean::tail;
+use super::tool::in_tools;
 use crate::model::task::cut;
 use crate::model::{Class, HeldReason, Phase, Review, State, Usage, Verification};
 use crate::verbs::Shown;
@@ -169,7 +170,7 @@ impl TaskView {
             repository: shown.task.repo.map(|r| r.path),
             attempt: shown.attempt,
             next,
-            waits: shown.waits.map(|w| cut(&w, 500)),
+            waits: shown.waits.map(|w| cut(&in_tools(&w), 500)),
             until: shown.until,
             running,
             result: shown.result.map(result),

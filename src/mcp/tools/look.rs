@@ -1,7 +1,8 @@
 //! Looking at tasks.
 
-use super::super::tool::{Call, Effect, Fault, Tool, range};
+use super::super::tool::{Call, Effect, Fault, Tool, in_tools, range};
 use super::super::view::TaskView;
+use crate::model::task::cut;
 use crate::model::{Review, State, TaskId};
 use crate::verbs::{self, Entry, Filter};
 use schemars::JsonSchema;
@@ -139,7 +140,10 @@ fn list(call: &Call, args: List) -> Result<Listed, Fault> {
         limit: usize::try_from(limit).unwrap_or(usize::MAX),
         after: args.after,
     };
-    let listing = verbs::list(&call.house, &filter)?;
+    let mut listing = verbs::list(&call.house, &filter)?;
+    for message in listing.tasks.iter_mut().filter_map(|t| t.message.as_mut()) {
+        *message = cut(&in_tools(message), 300);
+    }
     let counts = call.house.spool.active_counts()?;
     let count = |state| counts.iter().find(|(s, _)| *s == state).map_or(0, |(_, n)| *n);
     Ok(Listed {
@@ -165,7 +169,7 @@ fn why(call: &Call, args: One) -> Result<Why, Fault> {
     let id = call.task(&args.task)?;
     Ok(Why {
         id: id.to_string(),
-        reasons: verbs::why(&call.house, id)?,
+        reasons: verbs::why(&call.house, id)?.iter().map(|r| in_tools(r)).collect(),
         runner_awake: crate::runner::is_awake(&call.house.spool)?,
     })
 }

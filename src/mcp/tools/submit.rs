@@ -1,7 +1,7 @@
 //! Submitting: one task, or several that are taken together.
 
 use super::super::schema;
-use super::super::tool::{Call, Effect, Fault, Kind, Tool, read};
+use super::super::tool::{Call, Effect, Fault, Kind, Tool, in_tools, read};
 use super::super::view::{ResultView, TaskView};
 use crate::intake::{self, Accepted};
 use crate::model::input::Submission;
@@ -138,7 +138,7 @@ fn submit(call: &Call, submission: Submission, start: bool) -> Result<Submitted,
     }
     for task in tasks.iter().filter(|t| t.state == State::Held) {
         let hold = task.id.parse().ok().and_then(|id| house.spool.read_hold(id));
-        next.push(format!("{} is held: {}", task.id, hold.map(|h| h.message).unwrap_or_default()));
+        next.push(format!("{} is held: {}", task.id, hold.map(|h| in_tools(&h.message)).unwrap_or_default()));
     }
     if runner == "none" {
         next.push(
@@ -252,6 +252,25 @@ fn strip(schema: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_can_be_done_is_not_hidden() {
+        use crate::model::check::check;
+        for (field, value) in [
+            ("mode", json!("review")),
+            ("role", json!("tester")),
+            ("provider", json!("x")),
+            ("cron", json!("0 3 * * *")),
+        ] {
+            let spec: TaskSpec = serde_json::from_value(json!({ "objective": "x", field: value })).unwrap();
+            let refused = check(&spec).iter().any(|p| p.kind == crate::model::ProblemKind::NotYet);
+            assert_eq!(
+                refused,
+                HIDDEN.contains(&field),
+                "{field}: take it out of HIDDEN when it can be done"
+            );
+        }
+    }
 
     #[test]
     fn hidden_fields_are_fields_and_the_rest_is_offered() {
