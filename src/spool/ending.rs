@@ -29,9 +29,11 @@ impl LockedTask {
             false => durable::replace(&note, b"")?,
         }
         let attempt = (result.attempt > 0).then_some(result.attempt);
-        self.event_once(attempt, EventKind::Ended { state, message })?;
         let file = self.dir.result();
         durable::replace(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
+        // After the result: a history that tells of an end which could not be written would be a lie. A
+        // result without this line is not believed, and is written again.
+        self.event_once(attempt, EventKind::Ended { state, message })?;
         // Before the ticket moves: what is told of a task that has ended is told though we die here.
         let told = notices::post_end(&self.spool, &result);
         self.move_ticket(from, place, from.ticket)?;
