@@ -44,6 +44,10 @@ pub fn wait_and_tell(
     json: bool,
 ) -> Result<u8, Exit> {
     let live = std::io::stderr().is_terminal() && !json;
+    let ended = |id: &TaskId| house.spool.state_of(*id).is_ok_and(State::is_terminal);
+    if live && !crate::runner::is_awake(&house.spool)? && !ids.iter().all(ended) {
+        term::note("no runner is awake: the next `workspool tick` or `workspool run` starts what is queued");
+    }
     let waited = verbs::wait(house, ids, any, timeout, |id, state| {
         if live && !state.is_terminal() {
             term::note(&format!("{id}  {state}"));

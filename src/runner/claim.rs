@@ -6,7 +6,7 @@
 use crate::attempt;
 use crate::durable;
 use crate::model::{Config, Short, State, Task, Ticket, WorkerName};
-use crate::spool::{Breaker, Found, LockedTask, Place, Spool, parsed};
+use crate::spool::{Breaker, Found, LockedTask, Place, Spool, SpoolError, parsed};
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use std::collections::HashMap;
@@ -200,11 +200,15 @@ fn claim_ticket(spool: &Spool, ticket: Ticket) -> anyhow::Result<Option<(LockedT
         spool.release_dependents(ticket.task)?;
         return Ok(None);
     }
-    let task = locked.task()?;
-    if ticket.attempt == 1 && expired(&task) {
-        locked.end_without_work(found, State::Expired, None, "expired before it could start")?;
-        spool.release_dependents(task.id)?;
-        return Ok(None);
+    match locked.task() {
+        Ok(task) if ticket.attempt == 1 && expired(&task) => {
+            locked.end_without_work(found, State::Expired, None, "expired before it could start")?;
+            spool.release_dependents(task.id)?;
+            return Ok(None);
+        }
+        // A record that cannot be read never can be: its supervisor ends the task and says so.
+        Ok(_) | Err(SpoolError::Broken(..)) => {}
+        Err(e) => return Err(e.into()),
     }
     let found = locked.move_ticket(found, Place::Running, ticket)?;
     Ok(Some((locked, found)))

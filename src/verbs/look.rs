@@ -108,7 +108,10 @@ pub fn list(house: &House, filter: &Filter) -> anyhow::Result<Listing> {
         }
         listing.tasks.push(entry);
     }
-    Ok(listing)
+    match filter.after.filter(|_| !past) {
+        Some(unknown) => Err(SpoolError::NoTask(unknown.to_string()).into()),
+        None => Ok(listing),
+    }
 }
 
 fn entry(house: &House, found: Found) -> anyhow::Result<Entry> {

@@ -133,3 +133,22 @@ fn accept_takes_nothing_whose_records_were_changed() {
     world.on("accept", id, &[]).ok();
     assert!(repo.path().join("n.txt").exists());
 }
+
+#[test]
+fn a_queued_task_whose_record_is_broken_ends_and_holds_up_nobody() {
+    let world = World::new();
+    let broken = world.script("true").ok();
+    let other = world.script("true").ok();
+    world.run(&["list"]).ok();
+    std::fs::write(world.dir(broken).record(1), "{ not json").unwrap();
+    world.drain();
+    world.succeeded(other);
+    assert_eq!(world.result(broken).state, State::Failed);
+}
+
+#[test]
+fn a_list_after_a_task_that_is_not_there_is_refused() {
+    let world = World::new();
+    world.script("true").ok();
+    world.run(&["list", "--after", "01jdq3m6t8v5x2c4k7n9p0r1sa"]).exits(4);
+}
