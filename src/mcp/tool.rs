@@ -184,6 +184,8 @@ const VERBS: &[(&str, &str)] = &[
     ("hold", "hold_task"),
     ("list", "list_tasks"),
     ("logs", "get_log"),
+    ("metrics", "get_metrics"),
+    ("prune", "prune"),
     ("reject", "reject_task"),
     ("release", "release_task"),
     ("retry", "retry_task"),

@@ -110,6 +110,12 @@ async fn everything(bench: &Bench, client: &Client) -> BTreeSet<&'static str> {
 
     ok(client, tool("restart_runner"), json!({})).await;
 
+    let figures = ok(client, tool("get_metrics"), json!({})).await;
+    assert!(figures["ended"]["succeeded"].is_object(), "{figures:#}");
+    let pruned = ok(client, tool("prune"), json!({ "older_than_days": 0 })).await;
+    assert_eq!(pruned["applied"], false);
+    assert!(pruned["count"].as_u64().unwrap() > 0, "{pruned:#}");
+
     let wrong = fails(client, "accept_task", json!({ "task": id, "sha256": "00ff" })).await;
     assert!(wrong.contains("hash") || wrong.contains("sha256"), "{wrong}");
     let accepted =

@@ -1,5 +1,6 @@
 //! The tools, by subject. Few, each does one thing; their descriptions are all that a planner reads.
 
+mod care;
 mod change;
 mod look;
 mod read;
@@ -26,6 +27,7 @@ pub static ALL: LazyLock<Vec<Tool>> = LazyLock::new(|| {
     all.extend(change::tools());
     all.extend(workers::tools());
     all.extend(runner::tools());
+    all.extend(care::tools());
     all
 });
 
