@@ -13,6 +13,7 @@ mod support;
 
 mod bench;
 mod cases;
+mod planners;
 
 /// All cases for one program.
 macro_rules! program {

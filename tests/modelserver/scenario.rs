@@ -2,7 +2,7 @@
 //!
 //! `[[WRITE path]]` and `[[RUN command]]` let the model write a file or run a command by whatever tool the
 //! client offers for it; `[[CALL tool {"json": …}]]` calls a tool by name. The last order counts, and after
-//! its result the model says that it is done.
+//! its result the model says that it is done. In the scenario `plan`, all calls are made, one after the other.
 
 use super::ask::Ask;
 use super::{Reply, Turn};
@@ -15,7 +15,8 @@ const CONTENT: &str = "hello from the scripted model\n";
 ///
 /// `text`, `write`, `tool` (orders), `loop` (calls tools for ever), `patch`, `hang`, `slow` (begins to answer
 /// and stops), `drop`, `break`, `midstream`, `garbage`, `parallel`, `unknown` (a tool that is not there), `huge`
-/// (much output), `err400` and so on, `errctx`, `errquota`; `once-X` does X at first and then `write`.
+/// (much output), `plan` (calls all tools that are ordered, in turn), `err400` and so on, `errctx`, `errquota`;
+/// `once-X` does X at first and then `write`.
 pub fn turn(scenario: &str, at: usize, ask: &Ask) -> Turn {
     if let Some(first) = scenario.strip_prefix("once-") {
         return turn(if at == 0 { first } else { "write" }, at, ask);
@@ -53,6 +54,9 @@ fn reply(scenario: &str, ask: &Ask) -> Reply {
         let answer = json!({"reasoning": "scripted", "next_speaker": "user", "model_choice": "flash",
             "complexity_reasoning": "x", "complexity_score": 10});
         return say(&answer.to_string());
+    }
+    if scenario == "plan" {
+        return plan(ask);
     }
     if scenario == "text" || ask.results > 0 && scenario != "loop" {
         return say(DONE);
@@ -93,6 +97,57 @@ fn order(ask: &Ask) -> Option<(String, Value)> {
     last("RUN")
         .and_then(|command| run(ask, command))
         .or_else(|| last("WRITE").and_then(|path| write(ask, path)))
+}
+
+/// Makes the calls that are ordered, each after the result of the one before. `$id` in their arguments stands
+/// for the task that the conversation names last; a wait whose time was over is made again.
+fn plan(ask: &Ask) -> Reply {
+    let calls: Vec<(&str, &str)> =
+        ask.text.split("[[CALL ").skip(1).filter_map(|c| c.split_once("]]")?.0.split_once(' ')).collect();
+    let timed_out = ["\"timed_out\":true", "\\\"timed_out\\\":true"];
+    let again = timed_out.iter().map(|t| ask.text.matches(t).count()).sum::<usize>()
+        + ask.text.lines().filter(|line| *line == SEARCH).count();
+    let say = |text: String| Reply { text, ..Reply::default() };
+    let Some((tool, arguments)) = calls.get(ask.results.saturating_sub(again)) else {
+        return say(DONE.into());
+    };
+    let Some(name) = offered(ask, tool) else {
+        if ask.tool(SEARCH).is_some() && again < 10 {
+            let query = json!({"query": format!("+{tool}"), "max_results": 3});
+            return Reply { calls: vec![(SEARCH.into(), query.to_string())], ..Reply::default() };
+        }
+        let names: Vec<&str> = ask.tools.iter().map(|(name, _)| name.as_str()).collect();
+        return say(format!("No tool is {tool} (scripted). tools={names:?}"));
+    };
+    let id = ask.text.split(|c: char| !c.is_ascii_alphanumeric()).rfind(|w| is_id(w)).unwrap_or_default();
+    Reply { calls: vec![(name, arguments.replace("$id", id))], ..Reply::default() }
+}
+
+/// The tool of a client that shows its model the tools of MCP servers only when asked for.
+const SEARCH: &str = "ToolSearch";
+
+/// Whether a word is the id of a task.
+fn is_id(word: &str) -> bool {
+    word.len() == 26
+        && word.starts_with("01")
+        && word.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase())
+}
+
+/// The name under which the client offers a tool of an MCP server.
+fn offered(ask: &Ask, tool: &str) -> Option<String> {
+    for (name, offered) in &ask.tools {
+        // Responses has tools in groups, and a call names its group.
+        let mut grouped =
+            offered["tools"].as_array().into_iter().flatten().filter_map(|t| t["name"].as_str());
+        if let Some(inner) = grouped.find(|n| is_named(n, tool)) {
+            return Some(format!("{name}:{inner}"));
+        }
+    }
+    ask.tools.iter().map(|(name, _)| name).find(|name| is_named(name, tool)).cloned()
+}
+
+fn is_named(name: &str, tool: &str) -> bool {
+    name.strip_suffix(tool).is_some_and(|rest| rest.is_empty() || rest.ends_with('_'))
 }
 
 /// Calls the client's tool for commands.
