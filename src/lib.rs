@@ -30,10 +30,10 @@
 
 pub mod cli;
 pub mod mcp;
-pub mod setup;
 pub mod verbs;
 pub mod runner;
 pub mod care;
+pub mod setup;
 pub mod review;
 pub mod attempt;
 pub mod intake;

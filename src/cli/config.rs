@@ -28,6 +28,10 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     /// Show the value of every key, and where it comes from
+    #[command(after_help = "Examples:
+  workspool config show
+  workspool config show --changed
+  workspool config show defaults notify.webhook --json")]
     Show {
         /// Show only these keys, or the keys of these tables
         keys: Vec<String>,
@@ -39,12 +43,18 @@ enum Verb {
         json: bool,
     },
     /// Say what is wrong in the file and the environment
+    #[command(after_help = "Examples:
+  workspool config check
+  WORKSPOOL_POLL=0 workspool config check --json")]
     Check {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Write a file with every key, its meaning and its default, unless there is one
+    #[command(after_help = "Examples:
+  workspool config init
+  workspool config init --print | less")]
     Init {
         /// Print it and write nothing
         #[arg(long)]

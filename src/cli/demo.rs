@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 /// the built-in workers, shows what came out, and accepts one. Needs nothing but git and sh, and removes
 /// everything it made.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  workspool demo
+  workspool demo --keep")]
 pub struct Args {
     /// Leave repository and spool where they are, to look around in
     #[arg(long)]

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// into their configuration. The server keeps nothing; any number of them work side by side.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  workspool setup claude
+  workspool mcp
+  workspool mcp --idle 0
   claude mcp add workspool -- workspool mcp")]
 pub struct Args {
     /// End when nothing was asked for so long, such as 24h; 0 never ends

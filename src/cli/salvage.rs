@@ -23,6 +23,10 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     /// List salvages, newest first
+    #[command(after_help = "Examples:
+  workspool salvage list
+  workspool salvage list 01jdq3m6
+  workspool salvage list --repo ~/project --json")]
     List {
         /// Only of this task
         task: Option<String>,
@@ -34,6 +38,8 @@ enum Verb {
         json: bool,
     },
     /// Show what a salvage holds, and what it lacks
+    #[command(after_help = "Example:
+  workspool salvage show 01jdq3m6")]
     Show {
         #[command(flatten)]
         which: Which,
@@ -42,6 +48,8 @@ enum Verb {
         json: bool,
     },
     /// Put what a salvage holds into a new folder
+    #[command(after_help = "Example:
+  workspool salvage restore 01jdq3m6 --into ../saved")]
     Restore {
         #[command(flatten)]
         which: Which,
@@ -50,6 +58,8 @@ enum Verb {
         into: PathBuf,
     },
     /// Let a salvage go: what it holds is lost then, unless it is kept elsewhere
+    #[command(after_help = "Example:
+  workspool salvage drop 01jdq3m6")]
     Drop {
         #[command(flatten)]
         which: Which,

@@ -26,16 +26,29 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     /// Install a timer or a loop, after showing what will be written
+    #[command(after_help = "Examples:
+  workspool service install
+  workspool service install --kind cron --every 5m
+  workspool service install --mode loop --linger --env ANTHROPIC_API_KEY --yes
+  workspool service install --kind launchd --print")]
     Install(InstallArgs),
     /// Say what is installed, and whether it works
+    #[command(after_help = "Examples:
+  workspool service status
+  workspool service status --json")]
     Status {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Start the service anew; no task is touched
+    #[command(after_help = "Example:
+  workspool service restart")]
     Restart,
     /// Show the service's log
+    #[command(after_help = "Examples:
+  workspool service logs
+  workspool service logs -n 200 --follow")]
     Logs {
         /// How many lines
         #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
@@ -45,6 +58,8 @@ enum Verb {
         follow: bool,
     },
     /// Take away what was installed, and nothing else
+    #[command(after_help = "Example:
+  workspool service uninstall")]
     Uninstall,
 }
 

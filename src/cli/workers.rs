@@ -27,12 +27,16 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// List the workers and whether they are there
+    #[command(after_help = "Example:
+  workspool workers list")]
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Show the profile of a worker as it is in force
+    #[command(after_help = "Example:
+  workspool workers show claude")]
     Show {
         /// The worker
         name: WorkerName,
@@ -40,6 +44,9 @@ enum Verb {
     /// See whether a worker can be used: installed, version, signed in
     ///
     /// Asks the program itself where files and variables do not say it; nothing is spent.
+    #[command(after_help = "Examples:
+  workspool workers check claude
+  workspool workers check mine --json")]
     Check {
         /// The worker
         name: WorkerName,
@@ -51,8 +58,13 @@ enum Verb {
     ///
     /// In the command, {prompt} or {prompt_file} stands for the task's prompt; without either it comes on
     /// standard input.
+    #[command(after_help = "Examples:
+  workspool workers link mine --command '[\"my-agent\", \"run\", \"{prompt}\"]' --env MY_KEY
+  workspool workers link --file mine.json --replace")]
     Link(LinkArgs),
     /// Unlink a worker
+    #[command(after_help = "Example:
+  workspool workers unlink mine")]
     Unlink {
         /// The worker
         name: WorkerName,

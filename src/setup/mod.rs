@@ -13,6 +13,7 @@ use crate::durable;
 use crate::worker::env::{find_executable, own_executable};
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -224,8 +225,45 @@ pub fn words(line: &[String]) -> String {
 
 /// Whether the server is registered with a client, as far as its file says.
 pub fn is_registered(client: &Client, home: &Path) -> bool {
+    registered(client, home).is_ok_and(|entry| entry.is_some())
+}
+
+/// What a client starts as our server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registration {
+    /// The configuration that says so.
+    pub file: PathBuf,
+    /// Program and arguments; empty where the entry names none.
+    pub command: Vec<String>,
+    /// The variables that it sets.
+    pub env: BTreeMap<String, String>,
+    /// Whether the client is told not to start it.
+    pub is_off: bool,
+}
+
+/// Reads what a client starts as our server; `None` if it does not know of us.
+pub fn registered(client: &Client, home: &Path) -> anyhow::Result<Option<Registration>> {
     let file = client.file(home, |name| std::env::var_os(name).map(PathBuf::from));
-    std::fs::read_to_string(file).is_ok_and(|text| current(client, &text).ok().flatten().is_some())
+    let text = match std::fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e).with_context(|| format!("cannot read {}", file.display())),
+    };
+    let entry = current(client, &text).with_context(|| format!("cannot read {}", file.display()))?;
+    let Some(entry) = entry else { return Ok(None) };
+    let texts = |value: &Value| match value {
+        Value::String(one) => vec![one.clone()],
+        Value::Array(all) => all.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect(),
+        _ => Vec::new(),
+    };
+    let mut command = texts(&entry["command"]);
+    if !command.is_empty() {
+        command.extend(texts(&entry["args"]));
+    }
+    let env = ["env", "environment"].iter().find_map(|key| entry[*key].as_object());
+    let env = env.into_iter().flatten().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned())));
+    let is_off = entry["enabled"] == Value::Bool(false) || entry["disabled"] == Value::Bool(true);
+    Ok(Some(Registration { file, command, env: env.collect(), is_off }))
 }
 
 /// Whether a client seems to be on this machine: its file, the folder that the file is in, or its program.

@@ -11,6 +11,7 @@ mod leftovers;
 mod logs;
 mod path;
 pub mod places;
+mod planners;
 mod probe;
 mod runner;
 mod space;
@@ -140,6 +141,7 @@ const CHECKS: &[Check] = &[
     Check { name: "runner", look: runner::look, mend: None },
     Check { name: "workers", look: workers::look, mend: None },
     Check { name: "path", look: path::look, mend: None },
+    Check { name: "mcp", look: planners::look, mend: None },
     Check { name: "logs", look: logs::look, mend: Some(logs::mend) },
 ];
 

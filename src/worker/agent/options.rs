@@ -7,6 +7,8 @@ use std::path::PathBuf;
 ///
 /// A worker like any other, run by the profiles openai and anthropic: it prints facts, a line of JSON each.
 #[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Example:
+  workspool agent --api anthropic --max-iterations 10 < prompt.md")]
 pub struct Options {
     /// The API; openai means Responses at OpenAI itself, and Chat Completions at any other base URL
     #[arg(long, value_enum)]

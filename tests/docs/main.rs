@@ -1,4 +1,8 @@
 //! Documentation that is made from the program must be what the program says.
+#![allow(clippy::unwrap_used, reason = "a test's helpers are tests, too")]
+
+mod examples;
+mod words;
 
 use std::fs;
 use std::path::Path;
