@@ -182,10 +182,16 @@ pub fn end_loop(spool: &Spool) -> anyhow::Result<Option<Beat>> {
         return Ok(None);
     }
     let beat = read(&file(spool));
-    let Some(process) = beat.as_ref().map(|b| b.identity.open()).transpose()?.flatten() else {
-        // Its lock is held, and we cannot see it: it may be in another container, or about to end.
-        if is_free_within(&lock, Duration::from_secs(2))? {
-            return Ok(beat);
+    end_holder(&lock, beat.as_ref().map(|b| &b.identity))?;
+    Ok(beat)
+}
+
+/// Ends the loop that holds a lock: asks it to end, and kills it if it does not.
+pub fn end_holder(lock: &durable::Lock, holder: Option<&Identity>) -> anyhow::Result<()> {
+    let Some(process) = holder.map(Identity::open).transpose()?.flatten() else {
+        // The lock is held, and we cannot see by whom: in another container, perhaps, or it is about to end.
+        if is_free_within(lock, Duration::from_secs(2))? {
+            return Ok(());
         }
         anyhow::bail!(
             "a loop holds this spool's lock, but it cannot be seen from here: end it where it was started"
@@ -193,8 +199,10 @@ pub fn end_loop(spool: &Spool) -> anyhow::Result<Option<Beat>> {
     };
     for signal in [Signal::TERM, Signal::KILL] {
         process.signal(signal)?;
-        if process.wait(GRACE)? && is_free_within(&lock, Duration::from_secs(2))? {
-            return Ok(beat);
+        if process.wait(GRACE)? {
+            // A service may have started the next one already: that one is not ours to wait for.
+            is_free_within(lock, Duration::from_secs(2))?;
+            return Ok(());
         }
     }
     anyhow::bail!("the loop does not end")

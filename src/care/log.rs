@@ -2,8 +2,9 @@
 
 use crate::durable;
 use crate::spool::Spool;
+use chrono::Utc;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -57,6 +58,24 @@ pub fn rotate(path: &Path) -> io::Result<()> {
     match std::fs::rename(path, old) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => Ok(()),
+    }
+}
+
+/// Adds a line with its time to a log of the spool, which rotates. A log that cannot be written is no reason
+/// to end: the line goes to standard error then.
+pub fn note(spool: &Spool, name: &str, text: &str) {
+    const MOST: u64 = 1024 * 1024;
+    let dir = dir(spool);
+    let path = dir.join(name);
+    let line = format!("{} {}\n", Utc::now().to_rfc3339(), text.replace(['\n', '\r'], " "));
+    let written = durable::ensure_dir(&dir)
+        .and_then(|()| match path.metadata() {
+            Ok(meta) if meta.len() > MOST => rotate(&path),
+            _ => Ok(()),
+        })
+        .and_then(|()| durable::append(&path, line.as_bytes()));
+    if written.is_err() {
+        let _ = io::stderr().write_all(line.as_bytes());
     }
 }
 

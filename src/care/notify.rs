@@ -5,17 +5,15 @@
 
 mod webhook;
 
-use super::doctor::{Said, ask};
-use crate::durable;
 use crate::model::config::Notify;
 use crate::model::{Config, NoticeKind};
+use crate::process::{Asking, Said, ask};
 use crate::spool::notices::Notice;
 use crate::spool::{Spool, SpoolError};
 use anyhow::{Context as _, bail};
 use chrono::{TimeDelta, Utc};
 use serde::Serialize;
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -217,21 +215,22 @@ fn desktop(details: &Details) -> anyhow::Result<()> {
             command.env("DBUS_SESSION_BUS_ADDRESS", format!("unix:path={bus}"));
         }
     }
-    ended(ask(command, None, LIMIT)?)
+    ended(ask(command, Asking { may_leave: true, ..Asking::within(LIMIT) })?)
 }
 
 fn command(spool: &Spool, argv: &[String], details: &Details) -> anyhow::Result<()> {
     let (program, args) = argv.split_first().context("the command is empty")?;
     let mut command = Command::new(program);
     command.args(args.iter().map(|a| fill(a, details))).current_dir(spool.root());
-    ended(ask(command, Some(serde_json::to_vec(details)?), LIMIT)?)
+    let input = Some(serde_json::to_vec(details)?);
+    ended(ask(command, Asking { input, may_leave: true, ..Asking::within(LIMIT) })?)
 }
 
 fn ended(said: Option<Said>) -> anyhow::Result<()> {
     match said {
         None => bail!("it did not end within {} s", LIMIT.as_secs()),
         Some(said) if said.status.success() => Ok(()),
-        Some(said) => bail!("{}: {}", said.status, line(said.text.trim())),
+        Some(said) => bail!("{}: {}", said.status, line(said.text().trim())),
     }
 }
 
@@ -267,18 +266,7 @@ fn fill(template: &str, details: &Details) -> OsString {
 }
 
 fn log(spool: &Spool, text: &str) {
-    let dir = super::log::dir(spool);
-    let path = dir.join("notify.log");
-    let line = format!("{} {}\n", Utc::now().to_rfc3339(), line(text));
-    let written = durable::ensure_dir(&dir)
-        .and_then(|()| match path.metadata() {
-            Ok(meta) if meta.len() > 1024 * 1024 => super::log::rotate(&path),
-            _ => Ok(()),
-        })
-        .and_then(|()| durable::append(&path, line.as_bytes()));
-    if written.is_err() {
-        let _ = std::io::stderr().write_all(line.as_bytes());
-    }
+    super::log::note(spool, "notify.log", &line(text));
 }
 
 #[cfg(test)]

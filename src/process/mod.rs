@@ -9,6 +9,7 @@ mod cgroup;
 mod domain;
 mod executable;
 mod identity;
+mod probe;
 mod unix;
 
 #[cfg(target_os = "linux")]
@@ -26,6 +27,7 @@ pub use cgroup::Cgroup;
 pub use domain::{Cleared, Domain, MARKER, Marker};
 pub use executable::own_executable;
 pub use identity::{Handle, Identity, Liveness};
+pub use probe::{Asking, Said, ask};
 pub use rustix::process::Signal;
 pub use sys::{become_subreaper, boot_id, die_with_parent, is_subreaper};
 pub use unix::{Ending, close_all_but, detach, hand_over, new_session};

@@ -5,8 +5,9 @@
 //! loop lets go *before* its last look, so that what came while it held the lock is seen by it, and what
 //! came after finds the lock free.
 
+use crate::care::heartbeat;
 use crate::durable::{self, Held};
-use crate::process::{Identity, Liveness, Signal};
+use crate::process::Identity;
 use crate::spool::Spool;
 use crate::worker::env;
 use anyhow::{Context as _, bail};
@@ -14,10 +15,6 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
-
-/// How long a loop that was told to stop is waited for. Passes are short.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who holds the lock: `locks/runner.json`. Only to be believed while the lock is held.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,14 +79,9 @@ pub fn wake(spool: &Spool) -> anyhow::Result<Woken> {
 /// Stops the loop that is awake, if one is, and starts a draining one. Tasks go on meanwhile.
 pub fn restart(spool: &Spool) -> anyhow::Result<Option<Awake>> {
     let old = awake(spool)?;
-    if let Some(old) = &old
-        && old.process.liveness()? == Liveness::Alive
-        && let Some(process) = old.process.open()?
-    {
-        process.signal(Signal::TERM).context("cannot stop the loop that runs")?;
-        if !process.wait(PATIENCE)? {
-            bail!("the loop that runs (process {}) was told to stop and has not yet", old.process.pid);
-        }
+    if let Some(old) = &old {
+        heartbeat::end_holder(&spool.lock("runner"), Some(&old.process))
+            .context("cannot end the loop that runs")?;
     }
     start(spool)?;
     Ok(old)

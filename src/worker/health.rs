@@ -5,22 +5,18 @@ use super::registry::{executable, program};
 use super::{env, invoke, private};
 use crate::durable;
 use crate::model::{Profile, VERSION};
-use crate::process;
+use crate::process::{self, Asking};
 use crate::spool::{Spool, events, read_json};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 /// How long a program may take to say its version, or whether it is signed in.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Bytes of its answer that are read.
-const MAX_ANSWER: u64 = 64 * 1024;
 
 /// What is known of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -149,11 +145,13 @@ fn version_in(text: &str) -> Option<String> {
 
 struct Answer {
     ok: bool,
+    /// What it printed.
     text: String,
+    /// The same, and what it said of errors.
+    all: String,
 }
 
-/// Runs one of the program's own short commands, ends it and its children after a while, and returns what
-/// it printed.
+/// Runs one of the program's own short commands and returns what it printed. It leaves nobody behind.
 fn ask(spool: &Spool, profile: &Profile, argv: &[String]) -> io::Result<Answer> {
     let Some((program, args)) = argv.split_first() else { return Err(io::ErrorKind::InvalidInput.into()) };
     let mut command = Command::new(program);
@@ -166,38 +164,33 @@ fn ask(spool: &Spool, profile: &Profile, argv: &[String]) -> io::Result<Answer> 
     // Folders of an attempt mean nothing here.
     let fixed = profile.env.iter().filter(|(_, v)| !v.contains("_dir}"));
     command.envs(fixed).env("TERM", "dumb");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    process::new_session(&mut command);
-    let mut child = command.spawn()?;
-    let group = rustix::process::Pid::from_child(&child);
-    let mut out = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    let (heard, text) = mpsc::channel();
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = out.by_ref().take(MAX_ANSWER).read_to_end(&mut bytes);
-        let _ = heard.send(bytes);
-        // Whoever still writes must not be stopped by a full pipe.
-        let _ = io::copy(&mut out, &mut io::sink());
-    });
-    let began = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break Some(status);
-        }
-        if began.elapsed() > DEADLINE {
-            break None;
-        }
-        thread::sleep(Duration::from_millis(5));
-    };
-    // The group is the session's own: as long as its leader is not reaped, nobody else can have its number;
-    // and a group whose leader has ended is left alone unless we ended it.
-    if status.is_none() {
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        child.wait()?;
-        return Err(io::ErrorKind::TimedOut.into());
+    let said = process::ask(command, Asking::within(DEADLINE))?.ok_or(io::ErrorKind::TimedOut)?;
+    Ok(Answer {
+        ok: said.status.success(),
+        text: String::from_utf8_lossy(&said.out).into_owned(),
+        all: said.text(),
+    })
+}
+
+/// Why a worker that is installed does not say its version, in words; nothing where it does, or has none.
+pub fn version_fault(spool: &Spool, profile: &Profile) -> Option<String> {
+    let argv = &profile.health.as_ref()?.version;
+    let shown = argv.join(" ");
+    if argv.is_empty() || version(spool, profile).is_some() {
+        return None;
     }
-    let bytes = text.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
-    Ok(Answer { ok: status.is_some_and(|s| s.success()), text: String::from_utf8_lossy(&bytes).into_owned() })
+    match ask(spool, profile, argv) {
+        Ok(answer) if answer.ok => None,
+        Ok(answer) => {
+            let line = answer.all.lines().map(str::trim).find(|l| !l.is_empty()).unwrap_or_default();
+            let line: String = line.chars().filter(|c| !c.is_control()).take(120).collect();
+            Some(format!("{shown} failed: {line}"))
+        }
+        Err(e) if e.kind() == io::ErrorKind::TimedOut => {
+            Some(format!("{shown} did not end within {} s", DEADLINE.as_secs()))
+        }
+        Err(e) => Some(format!("{shown} cannot be started: {e}")),
+    }
 }
 
 /// What is wrong with a worker, in words, for `workers check`; nothing where it can be used.

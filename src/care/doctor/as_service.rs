@@ -4,10 +4,10 @@
 //! systemd and launchd start us for real, as a job of a moment; for cron its environment is made as cron
 //! makes it. The task of the proof runs in a spool of its own, which goes with it.
 
-use super::probe::ask;
 use super::{Context, Finding, command};
 use crate::care::service::{self, Kind, Record};
 use crate::durable;
+use crate::process::{Asking, ask};
 use crate::spool::Spool;
 use anyhow::{Context as _, bail};
 use std::collections::BTreeMap;
@@ -66,9 +66,11 @@ impl Stand {
 }
 
 fn said(command: Command) -> anyhow::Result<(i32, String)> {
+    // What a tick starts lives on, as it would under a manager.
+    let asking = Asking { may_leave: true, most: 1024 * 1024, ..Asking::within(LIMIT) };
     let said =
-        ask(command, None, LIMIT)?.with_context(|| format!("it did not end within {} s", LIMIT.as_secs()))?;
-    Ok((said.status.code().unwrap_or(-1), said.text))
+        ask(command, asking)?.with_context(|| format!("it did not end within {} s", LIMIT.as_secs()))?;
+    Ok((said.status.code().unwrap_or(-1), said.text()))
 }
 
 /// Makes the checks from where the service stands.
@@ -141,8 +143,10 @@ fn outlives(stand: &Stand, scratch: &Path) -> anyhow::Result<()> {
         // The proof is about the service, not about what the owner has configured.
         command.arg("--spool").arg(&dir).args(args).env("WORKSPOOL_CONFIG", dir.join("none.toml"));
         command.env("WORKSPOOL_DISK_RESERVE_BYTES", "0").env("WORKSPOOL_DISK_RESERVE_PERCENT", "0");
-        let said = ask(command, None, LIMIT)?.context("it did not end in time")?;
-        if said.status.success() { Ok(said.text) } else { bail!("{}", super::first_line(&said.text)) }
+        let asking = Asking { may_leave: true, ..Asking::within(LIMIT) };
+        let said = ask(command, asking)?.context("it did not end in time")?;
+        let text = said.text();
+        if said.status.success() { Ok(text) } else { bail!("{}", super::first_line(&text)) }
     };
     std::fs::write(dir.join("config.toml"), "[disk]\nreserve_bytes = 0\nreserve_percent = 0\n")?;
     here(&["submit", "sleep 2", "--worker", "shell", "--title", "outlive"])?;

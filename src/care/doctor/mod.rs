@@ -12,7 +12,6 @@ mod logs;
 mod path;
 pub mod places;
 mod planners;
-mod probe;
 mod runner;
 mod space;
 mod spool;
@@ -20,7 +19,6 @@ mod workers;
 mod worktrees;
 
 pub use as_service::as_service;
-pub(super) use probe::{Said, ask};
 
 use crate::model::Config;
 use crate::spool::Spool;

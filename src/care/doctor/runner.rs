@@ -50,7 +50,7 @@ fn judge(
         (None, 0) => Finding::note("no loop runs, and no timer is installed")
             .why("a task that is submitted waits until somebody runs one")
             .fix(command(context, "service install")),
-        (None, n) => Finding::warning(format!("{n} tasks wait, no loop runs, and no tick comes ({last})"))
+        (None, n) => Finding::warning(format!("tasks wait ({n}), no loop runs, and no tick comes ({last})"))
             .why("nothing is started")
             .fix(command(context, "service install")),
     }

@@ -1,14 +1,8 @@
 //! Whether each worker is installed, which version it is, and whether it is signed in; nothing is spent.
 
-use super::probe::ask;
 use super::{Context, Finding, Level, command};
 use crate::model::{Profile, WorkerName};
-use crate::worker::{self, env};
-use std::path::PathBuf;
-use std::process::Command;
-use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(15);
+use crate::worker::{self, health};
 
 pub(super) fn look(context: &Context<'_>) -> anyhow::Result<Vec<Finding>> {
     let wanted = context.config.default_worker.as_ref();
@@ -49,37 +43,22 @@ fn one(context: &Context<'_>, name: &WorkerName, profile: &Result<Profile, Strin
     if program.starts_with('{') {
         return Finding::ok(format!("{name}: part of workspool"));
     }
-    if env::find_executable(program).is_none() {
+    let health = health::look(context.spool, profile, true);
+    if !health.installed {
         let how = profile.install.clone().unwrap_or_else(|| format!("command -v {program}"));
         return Finding::note(format!("{name}: {program} is not installed"))
             .why("tasks for this worker would fail with not_found")
             .fix(how);
     }
-    let Some(health) = &profile.health else { return Finding::ok(format!("{name}: installed")) };
-    let version = match said(profile, &health.version) {
-        Asked::Nothing => None,
-        Asked::Said(true, text) => text.lines().map(str::trim).find(|l| !l.is_empty()).map(short),
-        Asked::Said(false, text) => {
-            return Finding::error(format!(
-                "{name}: {} failed: {}",
-                health.version.join(" "),
-                short(text.trim())
-            ))
+    if health.version.is_none()
+        && let Some(fault) = health::version_fault(context.spool, profile)
+    {
+        return Finding::error(format!("{name}: {fault}"))
             .why("it is installed and does not start")
-            .fix(health.version.join(" "));
-        }
-        Asked::TookTooLong => {
-            return Finding::error(format!(
-                "{name}: {} did not end within {} s",
-                health.version.join(" "),
-                LIMIT.as_secs()
-            ))
-            .why("tasks would hang until their deadline for the start")
-            .fix(health.version.join(" "));
-        }
-    };
-    let version = version.map_or_else(String::new, |v| format!(" ({v})"));
-    match signed_in(profile) {
+            .fix(command(context, &format!("workers check {name}")));
+    }
+    let version = health.version.map_or_else(String::new, |v| format!(" ({v})"));
+    match health.signed_in {
         Some(false) => {
             let how = profile.install.clone().unwrap_or_else(|| format!("{program} login"));
             let bad = Finding::warning(format!("{name}: installed{version}, not signed in"));
@@ -87,49 +66,6 @@ fn one(context: &Context<'_>, name: &WorkerName, profile: &Result<Profile, Strin
         }
         Some(true) => Finding::ok(format!("{name}: installed{version}, signed in")),
         None => Finding::ok(format!("{name}: installed{version}")),
-    }
-}
-
-fn short(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(80).collect()
-}
-
-enum Asked {
-    Nothing,
-    Said(bool, String),
-    TookTooLong,
-}
-
-fn said(profile: &Profile, argv: &[String]) -> Asked {
-    let Some((program, args)) = argv.split_first() else { return Asked::Nothing };
-    let mut command = Command::new(program);
-    command.args(args).env_clear();
-    let names = env::BASE.iter().copied().chain(profile.pass_env.iter().map(String::as_str));
-    command.envs(names.filter_map(|n| Some((n, std::env::var_os(n)?))));
-    match ask(command, None, LIMIT) {
-        Ok(Some(said)) => Asked::Said(said.status.success(), said.text),
-        Ok(None) => Asked::TookTooLong,
-        Err(e) => Asked::Said(false, e.to_string()),
-    }
-}
-
-/// Whether it is signed in: by a variable, a file, or a command that says so. `None` if nothing tells.
-fn signed_in(profile: &Profile) -> Option<bool> {
-    let health = profile.health.as_ref()?;
-    let home = std::env::home_dir().unwrap_or_default();
-    let at =
-        |file: &String| file.strip_prefix("~/").map_or_else(|| PathBuf::from(file), |rest| home.join(rest));
-    if health.signed_in_env.iter().any(|n| std::env::var_os(n).is_some_and(|v| !v.is_empty())) {
-        return Some(true);
-    }
-    if health.signed_in_files.iter().any(|f| at(f).exists()) {
-        return Some(true);
-    }
-    match said(profile, &health.signed_in) {
-        Asked::Said(ok, _) => Some(ok),
-        Asked::TookTooLong => None,
-        Asked::Nothing if health.signed_in_env.is_empty() && health.signed_in_files.is_empty() => None,
-        Asked::Nothing => Some(false),
     }
 }
 

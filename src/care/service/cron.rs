@@ -65,9 +65,9 @@ fn schedule(plan: &Plan) -> anyhow::Result<String> {
 fn read() -> anyhow::Result<Option<Vec<u8>>> {
     let said = ask::output("crontab", &["-l"], None)?;
     if said.status.success() {
-        return Ok(Some(said.stdout));
+        return Ok(Some(said.out));
     }
-    let text = String::from_utf8_lossy(&said.stderr);
+    let text = String::from_utf8_lossy(&said.err);
     // Anything else that failed must not be taken for an empty crontab: it would be written over.
     if text.to_lowercase().contains("no crontab") { Ok(None) } else { bail!("crontab -l: {}", text.trim()) }
 }
@@ -77,7 +77,7 @@ fn write(text: &[u8]) -> anyhow::Result<()> {
     if said.status.success() {
         return Ok(());
     }
-    bail!("crontab refused the new table: {}", String::from_utf8_lossy(&said.stderr).trim())
+    bail!("crontab refused the new table: {}", String::from_utf8_lossy(&said.err).trim())
 }
 
 /// A crontab without our lines; all else stays byte for byte.
