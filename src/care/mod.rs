@@ -8,4 +8,5 @@ pub mod metrics;
 pub mod notify;
 pub mod service;
 pub mod prune;
+pub mod retention;
 pub mod salvage;

@@ -18,6 +18,7 @@ mod models;
 mod notify;
 pub mod reference;
 mod prune;
+mod retain;
 mod review;
 mod run;
 mod salvage;
@@ -99,6 +100,8 @@ enum Verb {
     Man(man::Args),
     #[command(hide = true)]
     Notify(notify::Args),
+    #[command(hide = true)]
+    Retain(retain::Args),
     Mcp(mcp::Args),
     Setup(setup::Args),
     Schema(schema::Args),
@@ -171,6 +174,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Service(args) => service::run(&house, &args),
         Verb::Metrics(args) => metrics::run(&house, &args),
         Verb::Notify(args) => notify::run(&house, &args),
+        Verb::Retain(args) => retain::run(&house, &args),
         Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) | Verb::Setup(_) => Ok(0),
         Verb::Completions(_) | Verb::Man(_) | Verb::Config(_) | Verb::Doctor(_) => Ok(0),
     }

@@ -43,6 +43,8 @@ pub struct Config {
     pub notify: Notify,
     /// Logs of the service.
     pub logs: Logs,
+    /// What is removed by itself.
+    pub retention: Retention,
     /// Allow a repository that lies at or above the spool.
     pub allow_repository_above_spool: bool,
 }
@@ -63,6 +65,7 @@ impl Default for Config {
             disk: Disk::default(),
             notify: Notify::default(),
             logs: Logs::default(),
+            retention: Retention::default(),
             allow_repository_above_spool: false,
         }
     }
@@ -230,6 +233,21 @@ impl Default for Logs {
     fn default() -> Self {
         Logs { service_bytes: 10 * 1024 * 1024 }
     }
+}
+
+/// What is removed by itself, as `workspool prune --apply` would. Nothing, unless `days` is given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Retention {
+    /// Remove workspaces and records of tasks that ended more days ago than this. Not set: nothing is removed
+    /// by itself.
+    #[schemars(example = &30)]
+    pub days: Option<u32>,
+    /// Keep this many of the newest ended tasks, however old.
+    pub keep: usize,
+    /// With `days`: also younger ones, the oldest first, until ended tasks take no more bytes than this.
+    #[schemars(example = &20_000_000_000u64)]
+    pub max_bytes: Option<u64>,
 }
 
 /// `.workspool.toml` in a repository, read from the commit that a task starts from.

@@ -53,6 +53,9 @@ pub fn pass(spool: &Spool, config: &Config) -> Pass {
         }
         Ok(())
     });
+    if crate::care::retention::is_due(spool, config) {
+        crate::care::retention::start(spool);
+    }
     pass.due = next_due(spool, pass.admitted.waiting > 0);
     pass
 }
