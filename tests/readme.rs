@@ -12,8 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-const DOCUMENTS: &[&str] =
-    &["README.md", "docs/getting-started.md", "docs/concepts.md", "docs/mock-worker.md"];
+const DOCUMENTS: &[&str] = &[
+    "README.md",
+    "docs/getting-started.md",
+    "docs/concepts.md",
+    "docs/mock-worker.md",
+    "docs/operations.md",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -52,8 +57,18 @@ fn home() -> TempDir {
     let (bin, project) = (home.path().join("bin"), home.path().join("project"));
     fs::create_dir(&bin).unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_workspool"), bin.join("workspool")).unwrap();
-    fs::write(bin.join("my-agent"), "#!/bin/sh\n[ \"$1\" = run ] && echo \"By make.\" > BUILD.md\n").unwrap();
-    fs::set_permissions(bin.join("my-agent"), fs::Permissions::from_mode(0o755)).unwrap();
+    let stand_in = |name: &str, script: &str| {
+        fs::write(bin.join(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    stand_in("my-agent", "[ \"$1\" = run ] && echo \"By make.\" > BUILD.md");
+    // What manages services is the machine's own and not a test's: this crontab is a file, and nobody answers.
+    stand_in(
+        "crontab",
+        "case $1 in -l) cat ~/crontab 2>/dev/null || { echo 'no crontab' >&2; exit 1; } ;; -r) rm ~/crontab ;; -) cat > ~/crontab ;; esac",
+    );
+    stand_in("systemctl", "exit 1");
+    stand_in("launchctl", "exit 1");
     fs::create_dir(&project).unwrap();
     fs::write(project.join("README.md"), "# Project  \n\nText.\t\n").unwrap();
     fs::write(
@@ -161,6 +176,17 @@ fn the_mock_workers_document_can_be_followed() {
     let home = carry_out("docs/mock-worker.md");
     let (_, list) = sh(home.path(), home.path(), "workspool list");
     assert!(list.contains("succeeded"), "{list}");
+}
+
+#[test]
+fn a_service_can_be_operated_as_described() {
+    let home = carry_out("docs/operations.md");
+    assert!(!home.path().join("crontab").exists(), "what was made for it is gone");
+    let findings = fs::read_to_string(home.path().join("findings.json")).unwrap();
+    assert!(
+        findings.contains("\"level\": \"ok\"") && !findings.contains("\"level\": \"error\""),
+        "{findings}"
+    );
 }
 
 #[test]
