@@ -4,8 +4,11 @@ use super::exit::Exit;
 use super::term;
 use crate::care::heartbeat;
 use crate::care::log::ServiceLog;
+use crate::care::service;
+use crate::model::Ticket;
 use crate::process;
 use crate::runner::{self, Loop, Pass};
+use crate::spool::parsed;
 use crate::verbs::House;
 use crate::worker::env::own_executable;
 use std::path::{Path, PathBuf};
@@ -106,6 +109,51 @@ pub fn run(house: &House, args: &RunArgs) -> Result<u8, Exit> {
         blocked.clone_from(&pass.blocked);
         tell(pass, args.quiet);
     })?;
+    Ok(0)
+}
+
+/// End the loops that work the spool; running tasks go on
+///
+/// Nothing is killed: what runs has a supervisor of its own, and ends with its result. What waits stays where
+/// it is until a runner is started again, by hand, by a timer, or by a submission that wakes one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  workspool shutdown
+  workspool shutdown --json")]
+pub struct ShutdownArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Carries `shutdown` out.
+pub fn shutdown(house: &House, args: &ShutdownArgs) -> Result<u8, Exit> {
+    let ended = runner::shutdown(&house.spool)?;
+    // What was submitted a moment ago waits too.
+    crate::intake::expand(&house.spool)?;
+    let running = parsed::<Ticket>(&house.spool.running())?.len();
+    let queued = parsed::<Ticket>(&house.spool.queue())?.len();
+    if args.json {
+        term::json(&serde_json::json!({"ended": ended, "running": running, "queued": queued}))?;
+        return Ok(0);
+    }
+    match &ended[..] {
+        [] => term::line("no loop works this spool")?,
+        pids => {
+            for pid in pids {
+                term::line(&format!("ended the loop that was process {pid}"))?;
+            }
+        }
+    }
+    if running > 0 {
+        term::line(&format!("{running} running, which go on"))?;
+    }
+    if queued > 0 {
+        term::line(&format!("{queued} queued, which wait for a runner"))?;
+    }
+    if matches!(service::status(&house.spool), Ok(Some(_))) {
+        term::note("a service is installed that starts one again: `workspool service uninstall` ends that");
+    }
     Ok(0)
 }
 

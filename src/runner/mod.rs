@@ -8,7 +8,7 @@ mod watch;
 
 pub use claim::{Limit, standing};
 pub use pass::{Pass, next_due, pass};
-pub use presence::{Awake, Woken, awake, is_awake, restart, wake};
+pub use presence::{Awake, Woken, awake, is_awake, restart, shutdown, wake};
 pub use watch::Watch;
 
 use crate::care::heartbeat::{AlreadyRunning, Heartbeat};

@@ -15,6 +15,10 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the next loop is waited for that becomes the one that is awake.
+const NEXT: Duration = Duration::from_millis(500);
 
 /// Who holds the lock: `locks/runner.json`. Only to be believed while the lock is held.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,12 +82,37 @@ pub fn wake(spool: &Spool) -> anyhow::Result<Woken> {
 
 /// Stops the loop that is awake, if one is, and starts a draining one. Tasks go on meanwhile.
 pub fn restart(spool: &Spool) -> anyhow::Result<Option<Awake>> {
+    let old = stop_awake(spool)?;
+    start(spool)?;
+    Ok(old)
+}
+
+/// Ends every loop that works the spool, and says which processes they were. Tasks go on: each has a
+/// supervisor of its own. What waits goes on waiting, until somebody starts a runner again.
+pub fn shutdown(spool: &Spool) -> anyhow::Result<Vec<u32>> {
+    let mut ended: Vec<u32> = heartbeat::end_loop(spool)?.iter().map(|beat| beat.identity.pid).collect();
+    loop {
+        // Loops beside the one that is awake (drains) become it in turn: the bell hastens that.
+        spool.ring();
+        let next = Instant::now() + NEXT;
+        while !is_awake(spool)? {
+            if Instant::now() >= next {
+                return Ok(ended);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let pid = stop_awake(spool)?.map(|old| old.process.pid);
+        ended.extend(pid.filter(|pid| !ended.contains(pid)));
+    }
+}
+
+/// Stops the loop that is awake, if one is.
+fn stop_awake(spool: &Spool) -> anyhow::Result<Option<Awake>> {
     let old = awake(spool)?;
     if let Some(old) = &old {
         heartbeat::end_holder(&spool.lock("runner"), Some(&old.process))
             .context("cannot end the loop that runs")?;
     }
-    start(spool)?;
     Ok(old)
 }
 

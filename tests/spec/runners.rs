@@ -256,3 +256,25 @@ fn limits_come_from_the_environment_too() {
     world.succeeded(first);
     world.succeeded(second);
 }
+
+#[test]
+fn shutdown_ends_every_loop_and_no_task() {
+    let world = World::new();
+    let running = world.script(&waiting(&world, "a")).ok();
+    let (a, b) = (world.run_loop(), world.run_drain());
+    await_there(&world, "a");
+    let said = world.run(&["shutdown"]).ok().text();
+    assert_eq!(said.matches("ended the loop").count(), 2, "{said}");
+    assert!(said.contains("1 running, which go on"), "{said}");
+    let waits = world.script("true").ok();
+    assert!(!a.stop().contains("error:"));
+    b.join();
+    go(&world, "a");
+    world.await_state(running, State::Succeeded);
+    assert_eq!(world.starts(running), 1);
+    let said: serde_json::Value = world.run(&["shutdown", "--json"]).ok().json();
+    assert_eq!(said, json!({"ended": [], "running": 0, "queued": 1}));
+    assert_eq!(world.state(waits), State::Queued);
+    world.drain();
+    world.succeeded(waits);
+}
