@@ -48,7 +48,7 @@ fn run_with(bench: &Bench, order: &str) -> (StepState, usize) {
         let cleared =
             sweep(&bench.step(), &plan.marker, Orphans::Elsewhere, Duration::ZERO, Duration::from_secs(20))
                 .unwrap();
-        assert!(cleared.census.is_empty(), "{order}: {cleared:?}");
+        assert!(cleared.cleared.census.is_empty(), "{order}: {cleared:?}");
     }
     assert_eq!(bench.marked(&plan), 0, "{order}: something is alive");
     let points = fs::read_to_string(bench.path("points")).unwrap_or_default().lines().count();

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use workspool::durable::Lock;
 use workspool::keeper::{
-    Carried, Orphans, StepPlan, StepStart, StepState, SweepError, await_end, carry, sweep,
+    Carried, Loss, Orphans, StepPlan, StepStart, StepState, SweepError, Swept, await_end, carry, sweep,
 };
 use workspool::process::{CensusMethod, Cleared, Identity, Liveness, Signal};
 
@@ -41,7 +41,7 @@ fn lose(bench: &Bench, plan: &StepPlan) -> StepStart {
 fn swept(bench: &Bench, plan: &StepPlan) -> Cleared {
     // Another test's child may share the lock between its fork and its exec.
     until("nobody has the lock", || !Lock::at(bench.step().join("lock")).is_held().unwrap());
-    sweep(&bench.step(), &plan.marker, Orphans::Elsewhere, GRACE, LIMIT).unwrap()
+    sweep(&bench.step(), &plan.marker, Orphans::Elsewhere, GRACE, LIMIT).unwrap().cleared
 }
 
 /// A process that is nobody's; killed when dropped.
@@ -130,7 +130,7 @@ fn a_reused_number_is_spared() {
 }
 
 #[test]
-fn nothing_is_touched_after_another_boot_or_in_another_namespace() {
+fn a_recorded_number_means_nothing_after_another_boot_or_in_another_namespace() {
     let bench = Bench::new();
     let mut plan = bench.plan("touch ready; exec sleep 300");
     plan.use_cgroup = false;
@@ -139,13 +139,26 @@ fn nothing_is_touched_after_another_boot_or_in_another_namespace() {
     let worker = stranger.identity();
     let mut start = StepStart { worker, boot: "another".into(), ..real.clone() };
     fs::write(bench.step().join("start.json"), serde_json::to_vec(&start).unwrap()).unwrap();
-    assert!(swept(&bench, &plan).ended.is_empty());
+    let seen = sweep(&bench.step(), &plan.marker, Orphans::Elsewhere, GRACE, LIMIT).unwrap();
+    assert_eq!((seen.loss, seen.cleared.ended.len()), (Loss::Restarted, 0));
     start.boot = real.boot;
     start.keeper.pidns += 1;
     fs::write(bench.step().join("start.json"), serde_json::to_vec(&start).unwrap()).unwrap();
-    let refused = sweep(&bench.step(), &plan.marker, Orphans::Elsewhere, GRACE, LIMIT);
-    assert!(matches!(refused, Err(SweepError::OtherNamespace)));
+    let seen = sweep(&bench.step(), &plan.marker, Orphans::Elsewhere, GRACE, LIMIT).unwrap();
+    assert_eq!((seen.loss, seen.cleared.ended.len()), (Loss::Elsewhere, 0));
     assert_eq!(stranger.identity(), start.worker, "it lives");
+}
+
+#[test]
+fn records_that_name_another_boot_or_namespace_hide_nobody_who_bears_the_marker() {
+    let bench = Bench::new();
+    let mut plan = bench.plan("setsid sleep 300 & touch ready; exec sleep 300");
+    plan.use_cgroup = false;
+    let mut start = lose(&bench, &plan);
+    start.boot = "another".into();
+    fs::write(bench.step().join("start.json"), serde_json::to_vec(&start).unwrap()).unwrap();
+    assert_eq!(swept(&bench, &plan).ended.len(), 1);
+    assert_eq!(bench.marked(&plan), 0);
 }
 
 #[test]
@@ -209,7 +222,7 @@ fn carrying_a_step_never_runs_it_twice() {
     plan.use_cgroup = false;
     lose(&bench, &plan);
     let carried = carry(&bench.step(), &plan, &bench.path("task.lock")).unwrap();
-    let Carried::Lost(cleared) = carried else { panic!("{carried:?}") };
+    let Carried::Lost(Swept { cleared, .. }) = carried else { panic!("{carried:?}") };
     assert!(cleared.census.is_empty());
     assert_eq!(cleared.ended.len(), 1, "{:?}", cleared.ended);
     assert_eq!(fs::read_to_string(bench.work().join("runs")).unwrap(), "ran\n");

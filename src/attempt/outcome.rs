@@ -3,6 +3,7 @@
 use crate::git::{Oid, Tampering};
 use crate::model::result::{Artifact, ChangedFile, Deliverable, FileRef, GateRun, Restriction, SalvageRef};
 use crate::model::{Class, Phase, State, Usage, Verification};
+use crate::process::{Census, CensusMethod, Cleared, Survivor};
 use crate::worker::Report;
 use chrono::{DateTime, Utc};
 
@@ -93,6 +94,8 @@ pub(super) struct End {
     pub message: String,
     pub until: Option<DateTime<Utc>>,
     pub transient: bool,
+    /// What a dead keeper left.
+    pub left: Option<Cleared>,
 }
 
 impl End {
@@ -103,7 +106,7 @@ impl End {
             Class::RateLimited | Class::Quota | Class::Internal | Class::Disk => (State::Failed, true),
             _ => (State::Failed, false),
         };
-        End { state, class: Some(class), phase, message: message.into(), until: None, transient }
+        End { state, class: Some(class), phase, message: message.into(), until: None, transient, left: None }
     }
 
     /// A fault of ours or of the machine, by what it says of itself.
@@ -117,7 +120,15 @@ impl End {
             Some(reason) => format!("cancelled while {phase}: {reason}"),
             None => format!("cancelled while {phase}"),
         };
-        End { state: State::Cancelled, class: None, phase, message, until: None, transient: false }
+        End {
+            state: State::Cancelled,
+            class: None,
+            phase,
+            message,
+            until: None,
+            transient: false,
+            left: None,
+        }
     }
 
     pub fn interrupted(phase: Phase, message: impl Into<String>) -> Self {
@@ -128,7 +139,13 @@ impl End {
             message: message.into(),
             until: None,
             transient: true,
+            left: None,
         }
+    }
+
+    /// Interrupted, with what the dead keeper of a step left.
+    pub fn lost(phase: Phase, message: String, left: Cleared) -> Self {
+        End { left: Some(left), ..End::interrupted(phase, message) }
     }
 
     pub fn over_budget(phase: Phase, message: impl Into<String>) -> Self {
@@ -139,11 +156,15 @@ impl End {
             message: message.into(),
             until: None,
             transient: false,
+            left: None,
         }
     }
 
     /// The outcome with what was found out until then.
-    pub fn with(self, outcome: Outcome) -> Outcome {
+    pub fn with(self, mut outcome: Outcome) -> Outcome {
+        if let Some(left) = &self.left {
+            outcome.note_census(&left.census, &left.ended);
+        }
         Outcome {
             state: self.state,
             class: self.class,
@@ -176,6 +197,19 @@ impl Outcome {
             Class::Internal
         };
         Outcome::failed(class, Phase::Finishing, format!("{error:#}"))
+    }
+
+    /// Takes over what was counted when a step had ended.
+    pub(super) fn note_census(&mut self, census: &Census, left_over: &[Survivor]) {
+        let word = match census.method {
+            CensusMethod::Kernel => "kernel",
+            CensusMethod::Subreaper => "subreaper",
+            CensusMethod::Scan => "scan",
+        };
+        self.census = Some(word.to_owned());
+        let show = |s: &Survivor| format!("{} (pid {})", s.command, s.pid);
+        self.survivors.extend(census.survivors.iter().map(show));
+        self.left_over.extend(left_over.iter().map(show));
     }
 
     /// Leaves everything as it is, for somebody to look at.

@@ -16,6 +16,10 @@ pub fn read_prepared(dir: &AttemptDir) -> anyhow::Result<Option<Prepared>> {
     Ok(read_json(&dir.file("prepared.json"))?)
 }
 
+/// In an attempt's folder: what earlier attempts left is out of the way, so that what now stands at the
+/// workspace's path is this attempt's. Without it, half a checkout would be salvaged as the work of the last.
+const CLEARED: &str = "cleared";
+
 /// Takes what earlier attempts left in a task's workspace out of the way; says what became of it.
 pub fn clear_workspace(spool: &Spool, dir: &TaskDir, repo: &Repo, path: &Path) -> anyhow::Result<Removed> {
     let id = dir.id().to_string();
@@ -24,6 +28,9 @@ pub fn clear_workspace(spool: &Spool, dir: &TaskDir, repo: &Repo, path: &Path) -
         if let Some(prepared) = read_prepared(&attempt)? {
             let view = View::open(&attempt.view())?;
             return workspace::clear(spool, repo, path, &id, Some(&view), n, &prepared.copied);
+        }
+        if attempt.file(CLEARED).exists() {
+            return workspace::clear(spool, repo, path, &id, None, n, &[]);
         }
     }
     workspace::clear(spool, repo, path, &id, None, dir.last_attempt(), &[])
@@ -88,6 +95,7 @@ impl Attempt<'_> {
                     Removed::Gone(Some(name)) => self.event(EventKind::Salvaged { name, complete: true })?,
                     Removed::Gone(None) | Removed::Nothing => {}
                 }
+                durable::create_new_unsynced(&self.dir.file(CLEARED), b"")?;
                 let id = self.task.id.to_string();
                 let branch = format!("refs/heads/{}", workspace::branch(self.task.id));
                 let deadline = Duration::from_secs(self.plan.defaults.prepare_timeout);

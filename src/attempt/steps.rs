@@ -3,9 +3,11 @@
 use super::Attempt;
 use super::outcome::{End, Outcome};
 use crate::durable;
-use crate::keeper::{self, Carried, CarryError, Cause, DeadlineKind, Ended, StepExit, StepPlan, StepState};
+use crate::keeper::{
+    self, Carried, CarryError, Cause, DeadlineKind, Ended, Loss, StepExit, StepPlan, StepState,
+};
 use crate::model::{Command, EventKind, Phase};
-use crate::process::{Census, CensusMethod, Identity, Survivor};
+use crate::process::{Census, Identity, Survivor};
 use crate::redact;
 use crate::spool::AttemptDir;
 use crate::worker::env;
@@ -97,13 +99,20 @@ impl Attempt<'_> {
                 still_alive(&exit.census)?;
                 exit
             }
-            Carried::Lost(cleared) => {
-                still_alive(&cleared.census)?;
-                let message = format!(
-                    "the keeper of step {step} was killed; {} of its processes were found and ended",
-                    cleared.ended.len()
-                );
-                return Ok(Err(End::interrupted(phase, message)));
+            Carried::Lost(swept) => {
+                still_alive(&swept.cleared.census)?;
+                let found = swept.cleared.ended.len();
+                let message = match swept.loss {
+                    Loss::Killed => format!(
+                        "the keeper of step {step} was killed; {found} of its processes were found and ended"
+                    ),
+                    Loss::Restarted => format!("the machine was started again while step {step} ran"),
+                    Loss::Elsewhere => format!(
+                        "step {step} ran in another pid namespace (a container?) that is not seen from here, \
+                         and its keeper is dead; {found} of its processes were found and ended"
+                    ),
+                };
+                return Ok(Err(End::lost(phase, message, swept.cleared)));
             }
         };
         if durable::create_new_unsynced(&told, b"")? {
@@ -129,15 +138,7 @@ impl Attempt<'_> {
 
     /// Takes over what a step's end says about processes.
     pub(super) fn note_census(&self, exit: &StepExit, outcome: &mut Outcome) {
-        let word = match exit.census.method {
-            CensusMethod::Kernel => "kernel",
-            CensusMethod::Subreaper => "subreaper",
-            CensusMethod::Scan => "scan",
-        };
-        outcome.census = Some(word.to_owned());
-        let show = |s: &crate::process::Survivor| format!("{} (pid {})", s.command, s.pid);
-        outcome.survivors.extend(exit.census.survivors.iter().map(show));
-        outcome.left_over.extend(exit.left_over.iter().map(show));
+        outcome.note_census(&exit.census, &exit.left_over);
     }
 }
 
@@ -196,7 +197,7 @@ pub(super) fn nothing_lives(dir: &AttemptDir, spool: &str, task: &str, lock: &Pa
         };
         match found {
             Ok(Carried::Ended(exit)) => still_alive(&exit.census)?,
-            Ok(Carried::Lost(cleared)) => still_alive(&cleared.census)?,
+            Ok(Carried::Lost(swept)) => still_alive(&swept.cleared.census)?,
             Err(e) if is_passing(&e) => return Err(StillAlive(format!("step {name}: {e:#}")).into()),
             // Records that a worker spoiled tell nothing, today or later; nor do those of another namespace.
             Err(_) => {}

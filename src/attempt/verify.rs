@@ -80,7 +80,7 @@ impl Attempt<'_> {
             let carried = carry_again(&dir, &plan, self.locked.lock().path())?;
             match &carried {
                 Carried::Ended(exit) => still_alive(&exit.census)?,
-                Carried::Lost(cleared) => still_alive(&cleared.census)?,
+                Carried::Lost(swept) => still_alive(&swept.cleared.census)?,
             }
             if let (Carried::Ended(exit), true) = (&carried, new) {
                 self.event(EventKind::Step {

@@ -1,9 +1,8 @@
 //! Carries one step to its recorded end, whoever began it: a step is never run twice.
 
-use super::{LaunchError, Orphans, StepExit, StepPlan, StepState, SweepError};
+use super::{LaunchError, Orphans, StepExit, StepPlan, StepState, SweepError, Swept};
 use super::{await_end, complaints, launch, state, sweep, wait};
 use crate::durable;
-use crate::process::Cleared;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,9 +15,9 @@ const SWEEP_LIMIT: Duration = Duration::from_secs(60);
 pub enum Carried {
     /// It ended, and this is how.
     Ended(Box<StepExit>),
-    /// Its keeper was killed. What it left has been ended, as far as a look at all processes can tell;
+    /// Its keeper is dead. What it left has been ended, as far as a look at all processes can tell;
     /// whoever is in the census could not be ended for as long as the plan has patience.
-    Lost(Cleared),
+    Lost(Swept),
 }
 
 /// Why a step has no end yet.
@@ -65,7 +64,7 @@ fn complaint(step_dir: &Path) -> String {
 }
 
 /// Sweeps until nothing is left: the attempt keeps its lease as long as something of it may live.
-fn sweep_all(step_dir: &Path, plan: &StepPlan) -> Result<Cleared, SweepError> {
+fn sweep_all(step_dir: &Path, plan: &StepPlan) -> Result<Swept, SweepError> {
     let begun = Instant::now();
     let patience = Duration::from_millis(plan.unkillable_ms);
     let mut pause = Duration::from_millis(20);
@@ -73,12 +72,13 @@ fn sweep_all(step_dir: &Path, plan: &StepPlan) -> Result<Cleared, SweepError> {
     loop {
         // This process may have other children, so that its orphans are not known to be the step's.
         match sweep(step_dir, &plan.marker, Orphans::Elsewhere, plan.grace(), SWEEP_LIMIT) {
-            Ok(mut cleared) => {
-                ended.append(&mut cleared.ended);
-                if cleared.census.is_empty() || begun.elapsed() >= patience {
+            Ok(mut swept) => {
+                ended.append(&mut swept.cleared.ended);
+                if swept.cleared.census.is_empty() || begun.elapsed() >= patience {
                     ended.sort();
                     ended.dedup();
-                    return Ok(Cleared { ended, ..cleared });
+                    swept.cleared.ended = ended;
+                    return Ok(swept);
                 }
             }
             // No keeper can live; a process that was just forked shares the lock for a moment.

@@ -30,7 +30,7 @@ pub use launch::{LaunchError, await_end, complaints, hasten, launch, launch_with
 pub use plan::{Budget, Deadlines, StepPlan};
 pub use progress::{Phase, Progress};
 pub use record::{BudgetKind, Cause, DeadlineKind, Ended, StepExit, StepStart, StepState, state};
-pub use sweep::{Orphans, SweepError, sweep};
+pub use sweep::{Loss, Orphans, SweepError, Swept, sweep};
 
 /// The version of the records in a step's folder.
 pub const VERSION: u32 = 1;

@@ -3,9 +3,7 @@
 use super::record::{StepStart, read};
 use super::{LOCK, START};
 use crate::durable::Lock;
-use crate::process::{
-    Census, CensusMethod, Cgroup, Cleared, Domain, Liveness, Marker, boot_id, is_subreaper,
-};
+use crate::process::{Cgroup, Cleared, Domain, Liveness, Marker, boot_id, is_subreaper};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -16,9 +14,6 @@ pub enum SweepError {
     /// A keeper lives and does this itself.
     #[error("a keeper runs this step")]
     Running,
-    /// The step ran where we cannot see its processes.
-    #[error("the step ran in another pid namespace")]
-    OtherNamespace,
     /// Something failed.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -33,17 +28,38 @@ pub enum Orphans {
     Ours,
 }
 
+/// How a step lost its keeper, as far as its records tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// It was killed.
+    Killed,
+    /// The machine was started again.
+    Restarted,
+    /// It ran in another pid namespace, such as a container's, whose processes we may not see.
+    Elsewhere,
+}
+
+/// What was left of a step whose keeper is dead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Swept {
+    /// How the keeper was lost.
+    pub loss: Loss,
+    /// What was found and ended.
+    pub cleared: Cleared,
+}
+
 /// Ends all that is left of a step whose keeper is dead, and says what was found.
 ///
-/// Looks for the recorded command, its descendants and its session, its control group, and for
-/// `marker`, which the caller makes from what it knows itself. After another boot nothing is touched.
+/// Looks for `marker`, which the caller makes from what it knows itself. If the step's records are of this
+/// boot and this pid namespace, also for the recorded command, its descendants and its session, and its
+/// control group: elsewhere their numbers mean other processes.
 pub fn sweep(
     step_dir: &Path,
     marker: &Marker,
     orphans: Orphans,
     grace: Duration,
     limit: Duration,
-) -> Result<Cleared, SweepError> {
+) -> Result<Swept, SweepError> {
     // Held throughout: no keeper can start meanwhile.
     let _held = Lock::at(step_dir.join(LOCK)).try_take()?.ok_or(SweepError::Running)?;
     let start: Option<StepStart> = read(&step_dir.join(START))?.and_then(Result::ok);
@@ -52,18 +68,16 @@ pub fn sweep(
         Orphans::Ours if is_subreaper() => Domain::of_descendants(marker.clone()),
         _ => Domain::recorded(marker.clone()),
     };
-    if let Some(start) = &start {
-        if start.boot != boot_id()? {
-            let census = Census { method: CensusMethod::Scan, survivors: Vec::new() };
-            return Ok(Cleared { census, ended: Vec::new() });
-        }
-        if start.keeper.liveness()? == Liveness::Unknown {
-            return Err(SweepError::OtherNamespace);
-        }
+    let loss = match &start {
+        Some(start) if start.boot != boot_id()? => Loss::Restarted,
+        Some(start) if start.keeper.liveness()? == Liveness::Unknown => Loss::Elsewhere,
+        _ => Loss::Killed,
+    };
+    if let Some(start) = start.filter(|_| loss == Loss::Killed) {
         if let Some(worker) = &start.worker {
             domain.know_session(worker, &start.workspace)?;
         }
         domain.set_cgroup(start.cgroup.as_deref().and_then(Cgroup::find));
     }
-    Ok(domain.end(grace, limit)?)
+    Ok(Swept { loss, cleared: domain.end(grace, limit)? })
 }

@@ -134,7 +134,8 @@ fn plays_the_supervisor() {
     if let StepState::Lost(_) = keeper::wait(&mut keeper, &dir.join("step")).unwrap() {
         let limit = Duration::from_secs(20);
         let orphans = keeper::Orphans::Ours;
-        let cleared = keeper::sweep(&dir.join("step"), &plan.marker, orphans, Duration::ZERO, limit).unwrap();
+        let cleared =
+            keeper::sweep(&dir.join("step"), &plan.marker, orphans, Duration::ZERO, limit).unwrap().cleared;
         assert!(cleared.census.is_empty());
         std::fs::write(dir.join("swept"), serde_json::to_vec(&cleared.census).unwrap()).unwrap();
     }

@@ -67,6 +67,25 @@ fn nothing_is_lost_and_nothing_happens_twice() {
     assert!(hits * 10 >= cases.len() * 9, "only {hits} of {} faults came to pass", cases.len());
 }
 
+/// Death while a repeated attempt makes its tree: what stands there half made is not the work of the last one,
+/// and does not take the place of its salvage.
+#[test]
+fn a_half_made_tree_does_not_replace_a_salvage() {
+    let scenario = SCENARIOS.iter().find(|s| s.name == "retried").unwrap();
+    let bench = Bench::new();
+    let ready = (scenario.prepare)(&bench);
+    let args: Vec<&str> = ready.args.iter().map(String::as_str).collect();
+    let points = bench.points(&args, scenario.process);
+    // From the salvage of the old tree until a command runs in the new one.
+    let [from, to] = ["rmtree", "spawn-keeper"].map(|name| points.iter().position(|p| p == name).unwrap());
+    let made: Vec<usize> = (from..to).filter(|k| points[*k] == "git").collect();
+    assert!(made.len() > 3, "{points:?}");
+    for k in made {
+        let fault = Fault { process: scenario.process.into(), point: k + 1, what: "kill" };
+        assert!(run(&Case { scenario, name: format!("retried/{}/kill", k + 1), fault }));
+    }
+}
+
 fn text(panic: &Box<dyn std::any::Any + Send>) -> String {
     panic
         .downcast_ref::<String>()

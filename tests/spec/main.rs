@@ -22,6 +22,7 @@ mod results;
 mod review;
 mod runners;
 mod submit;
+mod supervision;
 mod surface;
 mod tampering;
 mod workers;
