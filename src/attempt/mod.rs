@@ -20,7 +20,7 @@ use outcome::End;
 pub use outcome::Outcome;
 pub use plan::{Plan, REPO_FILE};
 pub use prepare::{clear_workspace, read_prepared};
-pub use spawn::{gave_up, main, spawn};
+pub use spawn::{GaveUp, main, spawn};
 
 use crate::git::Repo;
 use crate::model::{

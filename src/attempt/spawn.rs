@@ -6,11 +6,14 @@ use crate::process;
 use crate::spool::{LockedTask, Spool, TaskDir};
 use crate::worker::env;
 use anyhow::{Context as _, bail};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 /// The command line that starts a supervisor which takes the task's lock itself.
 pub(super) fn argv(spool: &Spool, id: TaskId, attempt: u32, sha256: &str) -> anyhow::Result<Vec<String>> {
@@ -113,16 +116,74 @@ fn run(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         return Ok(());
     };
     let done = super::supervise(&locked, found, args.sha256);
-    let gave_up = gave_up(locked.dir());
     match &done {
         // Nobody hears us; whoever asks why the task stays reads it here.
-        Err(e) => drop(durable::replace_unsynced(&gave_up, format!("{e:#}").as_bytes())),
-        Ok(()) => drop(durable::remove_file(&gave_up)),
+        Err(e) => GaveUp::note(locked.dir(), format!("{e:#}")),
+        Ok(()) => drop(durable::remove_file(&GaveUp::path(locked.dir()))),
     }
     done
 }
 
-/// Where a supervisor that cannot go on says why. Another one will try.
-pub fn gave_up(dir: &TaskDir) -> PathBuf {
-    dir.path().join("supervisor.err")
+/// What a supervisor that could not go on left: `supervisor.err`. Another one will try, but not at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GaveUp {
+    /// How many supervisors in a row could not go on.
+    pub times: u32,
+    /// When the last one could not.
+    pub at: DateTime<Utc>,
+    /// Why, in words.
+    pub why: String,
+}
+
+impl GaveUp {
+    /// The first pause before another supervisor is started. It doubles each time.
+    const FIRST: Duration = Duration::from_millis(100);
+    /// The longest pause.
+    const LONGEST: Duration = Duration::from_secs(60);
+
+    fn path(dir: &TaskDir) -> PathBuf {
+        dir.path().join("supervisor.err")
+    }
+
+    /// Reads what the last supervisor of a task left, if it could not go on.
+    pub fn read(dir: &TaskDir) -> Option<GaveUp> {
+        // A hint: one that cannot be read holds nobody up.
+        serde_json::from_slice(&std::fs::read(GaveUp::path(dir)).ok()?).ok()
+    }
+
+    fn note(dir: &TaskDir, why: String) {
+        let times = GaveUp::read(dir).map_or(0, |last| last.times).saturating_add(1);
+        if let Ok(bytes) = serde_json::to_vec(&GaveUp { times, at: Utc::now(), why }) {
+            let _ = durable::replace_unsynced(&GaveUp::path(dir), &bytes);
+        }
+    }
+
+    /// How long still to wait before another supervisor is started: each one adds to the history of a task
+    /// that perhaps none can carry on.
+    pub fn pause(&self) -> Duration {
+        let pause =
+            GaveUp::FIRST.saturating_mul(1 << self.times.saturating_sub(1).min(10)).min(GaveUp::LONGEST);
+        match (Utc::now() - self.at).to_std() {
+            Ok(age) => pause.saturating_sub(age),
+            // The clock was put back.
+            Err(_) => Duration::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_and_end() {
+        let now = Utc::now();
+        let pause = |times, at| GaveUp { times, at, why: String::new() }.pause();
+        let soon = now + chrono::TimeDelta::milliseconds(-1);
+        assert!(pause(1, soon) <= Duration::from_millis(100));
+        assert!(pause(4, soon) > Duration::from_millis(400) && pause(4, soon) <= Duration::from_millis(800));
+        assert!(pause(u32::MAX, soon) <= Duration::from_secs(60));
+        assert!(pause(u32::MAX, now - chrono::TimeDelta::seconds(61)).is_zero());
+        assert!(pause(9, now + chrono::TimeDelta::hours(1)).is_zero(), "the clock was put back");
+    }
 }

@@ -245,5 +245,8 @@ fn recover_one(spool: &Spool, ticket: Ticket) -> anyhow::Result<Option<Child>> {
             return Ok(None);
         }
     }
+    if attempt::GaveUp::read(locked.dir()).is_some_and(|last| !last.pause().is_zero()) {
+        return Ok(None);
+    }
     attempt::spawn(locked, ticket.attempt).map(Some)
 }

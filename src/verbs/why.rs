@@ -1,6 +1,7 @@
 //! Which rule keeps a task where it is.
 
 use super::House;
+use crate::attempt::GaveUp;
 use crate::model::{HeldReason, State, TaskId};
 use crate::runner::{self, Limit};
 use crate::spool::{Needs, Place};
@@ -79,8 +80,10 @@ pub fn why(house: &House, id: TaskId) -> anyhow::Result<Vec<String>> {
                 lines.push(
                     "its supervisor is gone; its keeper or the next pass of a runner takes over".to_owned(),
                 );
-                if let Ok(why) = std::fs::read_to_string(crate::attempt::gave_up(&spool.task(id))) {
-                    lines.push(format!("the last one could not go on: {}", why.trim()));
+                if let Some(GaveUp { times, why, .. }) = GaveUp::read(&spool.task(id)) {
+                    let times =
+                        if times == 1 { "the last one".to_owned() } else { format!("the last {times}") };
+                    lines.push(format!("{times} could not go on: {}", why.trim()));
                 }
             }
         }
