@@ -1,8 +1,9 @@
-//! The service's own log: a process writes it by its standard streams, and rotates it between passes.
+//! Logs of runners: a process writes its own by its standard streams, and rotates it between passes.
 
 use crate::durable;
 use crate::spool::Spool;
-use chrono::Utc;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -11,6 +12,46 @@ use std::path::{Path, PathBuf};
 /// Where logs of the service lie.
 pub fn dir(spool: &Spool) -> PathBuf {
     spool.root().join("logs")
+}
+
+/// The log of runners that were started in the background, by a planner say: nobody hears what they say.
+pub fn background(spool: &Spool) -> PathBuf {
+    dir(spool).join("background.log")
+}
+
+/// What went wrong last in a runner that nobody hears.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Trouble {
+    /// When.
+    pub at: DateTime<Utc>,
+    /// What it said.
+    pub message: String,
+    /// The log that says so.
+    pub log: PathBuf,
+}
+
+/// How long trouble is told of.
+const RECENT: TimeDelta = TimeDelta::days(1);
+/// Lines at the end of the log among which trouble is looked for.
+const LAST: usize = 50;
+
+/// What went wrong in the background within the last day, if anything did.
+pub fn trouble(spool: &Spool) -> Option<Trouble> {
+    let log = background(spool);
+    let text = tail(&log, LAST).ok()?;
+    let lines: Vec<&str> = text.lines().collect();
+    let last = lines.iter().rposition(|line| line.contains("error: "))?;
+    let (time, message) = lines[last].split_once("error: ")?;
+    // An error goes on in lines that are indented.
+    let hints = lines[last + 1..].iter().take_while(|line| line.starts_with("  "));
+    let message = hints.fold(message.to_owned(), |whole, hint| format!("{whole}\n{hint}"));
+    let at = match DateTime::parse_from_rfc3339(time.trim()) {
+        Ok(at) => at.to_utc(),
+        // Said before the log was begun.
+        Err(_) => log.metadata().ok()?.modified().ok()?.into(),
+    };
+    let message = crate::model::task::cut(&message, 1000);
+    (Utc::now() - at < RECENT).then_some(Trouble { at, message, log })
 }
 
 /// A log that this process writes.
@@ -23,9 +64,6 @@ pub struct ServiceLog {
 impl ServiceLog {
     /// Lets standard output and standard error go to `path` from now on.
     pub fn begin(path: &Path, most: u64) -> io::Result<Self> {
-        if let Some(dir) = path.parent() {
-            durable::ensure_dir(dir)?;
-        }
         let log = ServiceLog { path: path.to_owned(), most };
         log.open()?;
         log.tend()?;
@@ -43,11 +81,19 @@ impl ServiceLog {
     }
 
     fn open(&self) -> io::Result<()> {
-        let file: File = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
+        let file = append(&self.path)?;
         rustix::stdio::dup2_stdout(&file)?;
         rustix::stdio::dup2_stderr(&file)?;
         Ok(())
     }
+}
+
+/// Opens a log to add to it.
+pub fn append(path: &Path) -> io::Result<File> {
+    if let Some(dir) = path.parent() {
+        durable::ensure_dir(dir)?;
+    }
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
 /// Puts a log aside as `.1`; what was there goes.
@@ -160,6 +206,23 @@ mod tests {
         assert_eq!(tail(&path, 2).unwrap(), "2\n3\n");
         rotate(&path).unwrap();
         assert_eq!(tail(&path, 9).unwrap(), "3\n");
+    }
+
+    #[test]
+    fn the_last_trouble_is_found_with_its_hint_and_forgotten_after_a_day() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = Spool::open(dir.path()).unwrap();
+        assert_eq!(trouble(&spool), None);
+        std::fs::create_dir_all(super::dir(&spool)).unwrap();
+        let line =
+            |ago: i64, text: &str| format!("{} {text}\n", (Utc::now() - TimeDelta::hours(ago)).to_rfc3339());
+        let old = line(30, "error: the disk is full");
+        std::fs::write(background(&spool), &old).unwrap();
+        assert_eq!(trouble(&spool), None);
+        let new =
+            line(2, "error: cannot start a supervisor") + "  hint: do this\n" + &line(1, "refused x.json");
+        std::fs::write(background(&spool), old + &new).unwrap();
+        assert_eq!(trouble(&spool).unwrap().message, "cannot start a supervisor\n  hint: do this");
     }
 
     #[test]

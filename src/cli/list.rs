@@ -52,6 +52,7 @@ pub fn run(house: &House, args: &Args) -> Result<u8, Exit> {
         worker: args.worker.clone(),
         limit: args.limit,
         after: args.after,
+        effort: None,
     };
     let listing = verbs::list(house, &filter)?;
     if args.json {

@@ -2,9 +2,8 @@
 
 use super::exit::Exit;
 use super::term;
-use crate::care::heartbeat;
 use crate::care::log::ServiceLog;
-use crate::care::service;
+use crate::care::{self, heartbeat, service};
 use crate::model::Ticket;
 use crate::process;
 use crate::runner::{self, Loop, Pass};
@@ -73,7 +72,8 @@ pub struct RunArgs {
     /// Say nothing unless something went wrong
     #[arg(short, long)]
     quiet: bool,
-    /// Write what is said into this file, which rotates
+    /// Write what is said into this file, which rotates [default in the background: logs/background.log in
+    /// the spool]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
 }
@@ -159,7 +159,11 @@ pub fn shutdown(house: &House, args: &ShutdownArgs) -> Result<u8, Exit> {
 
 fn log(house: &House, path: Option<&Path>) -> Result<Option<ServiceLog>, Exit> {
     let most = house.config.logs.service_bytes;
-    Ok(path.map(|path| ServiceLog::begin(path, most)).transpose()?)
+    let log = path.map(|path| ServiceLog::begin(path, most)).transpose()?;
+    if log.is_some() {
+        term::stamp();
+    }
+    Ok(log)
 }
 
 /// Starts the same loop detached, and returns.
@@ -176,10 +180,14 @@ fn background(house: &House, args: &RunArgs) -> Result<u8, Exit> {
     if let Some(poll) = args.poll {
         command.arg("--poll").arg(format!("{}ms", poll.as_millis()));
     }
-    if let Some(log) = &args.log {
-        command.arg("--log").arg(std::path::absolute(log)?);
-    }
-    let child = process::detach(command).spawn()?;
+    // Nobody hears it: what goes wrong must be found later.
+    let log = match &args.log {
+        Some(log) => std::path::absolute(log)?,
+        None => care::log::background(&house.spool),
+    };
+    command.arg("--log").arg(&log);
+    let said = care::log::append(&log)?;
+    let child = process::detach(command).stdout(said.try_clone()?).stderr(said).spawn()?;
     if !args.quiet {
         term::note(&format!("runs in the background as process {}", child.id()));
     }

@@ -56,5 +56,9 @@ pub fn run(house: &House, args: &Args) -> Result<u8, Exit> {
     if let Some(due) = status.next_due {
         term::line(&format!("due      {}", due.to_rfc3339()))?;
     }
+    if let Some(trouble) = &status.trouble {
+        let text = format!("trouble  in the background, {}: {}", term::ago(trouble.at), trouble.message);
+        term::line(&term::printable(&text))?;
+    }
     Ok(0)
 }

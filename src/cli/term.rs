@@ -2,8 +2,10 @@
 //! control characters in it.
 
 use crate::model::State;
+use chrono::{SecondsFormat, Utc};
 use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether standard output may have colour.
 pub fn colour() -> bool {
@@ -30,14 +32,27 @@ pub fn json<T: serde::Serialize>(value: &T) -> Result<(), super::Exit> {
     line(&serde_json::to_string_pretty(value)?)
 }
 
+/// Whether what is said on standard error begins with the time.
+static STAMPED: AtomicBool = AtomicBool::new(false);
+
+/// Begins what is said on standard error with the time from now on: it goes into a log.
+pub fn stamp() {
+    STAMPED.store(true, Ordering::Relaxed);
+}
+
 /// Writes an error to standard error.
 pub fn error(text: &str) {
-    eprintln!("error: {}", printable(text));
+    note(&format!("error: {text}"));
 }
 
 /// Writes something that is no result to standard error.
 pub fn note(text: &str) {
-    eprintln!("{}", printable(text));
+    let text = printable(text);
+    if STAMPED.load(Ordering::Relaxed) {
+        eprintln!("{} {text}", Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true));
+    } else {
+        eprintln!("{text}");
+    }
 }
 
 /// Text without control characters: what a task or a worker wrote cannot drive the terminal.

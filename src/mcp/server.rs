@@ -150,6 +150,11 @@ fn protocol_error(fault: &Fault) -> ErrorData {
     ErrorData::invalid_params(clean::text(&fault.text()), None)
 }
 
+/// A fault about a resource, with its address for the client to know it by.
+fn no_resource(fault: &Fault, uri: &str) -> ErrorData {
+    ErrorData::resource_not_found(clean::text(&fault.text()), Some(serde_json::json!({ "uri": uri })))
+}
+
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
@@ -233,11 +238,9 @@ impl ServerHandler for Server {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let _busy = self.activity.busy();
         let call = self.call(None).await.map_err(|f| protocol_error(&f))?;
-        let read = blocking(move || resources::read(&call, &request.uri)).await;
-        match read {
-            Ok(result) => Ok(result.into()),
-            Err(fault) => Err(ErrorData::resource_not_found(clean::text(&fault.text()), None)),
-        }
+        let uri = request.uri.clone();
+        let read = blocking(move || resources::read(&call, &uri)).await;
+        read.map(Into::into).map_err(|fault| no_resource(&fault, &request.uri))
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
@@ -257,10 +260,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let _busy = self.activity.busy();
-        self.subscriptions
-            .add(self, request.uri, context.peer)
-            .await
-            .map_err(|f| ErrorData::resource_not_found(clean::text(&f.text()), None))
+        let added = self.subscriptions.add(self, request.uri.clone(), context.peer).await;
+        added.map_err(|fault| no_resource(&fault, &request.uri))
     }
 
     #[allow(deprecated, reason = "clients of the older protocol know nothing else")]

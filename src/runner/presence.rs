@@ -120,18 +120,18 @@ fn stop_awake(spool: &Spool) -> anyhow::Result<Option<Awake>> {
 /// so that killing a client with its whole tree does not reach it.
 fn start(spool: &Spool) -> anyhow::Result<()> {
     let program = env::own_executable().context("cannot find this program")?;
-    let status = Command::new(program)
+    let out = Command::new(program)
         .arg("--spool")
         .arg(spool.root())
         .args(["run", "--drain", "--quiet", "--unless-awake", "--background"])
         .current_dir("/")
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
+        .output()
         .context("cannot start a runner")?;
-    if !status.success() {
-        bail!("a runner could not be started ({status}): try `workspool run --drain`");
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr);
+        let said = said.trim().trim_start_matches("error: ");
+        bail!("a runner could not be started ({}): {said}\n  hint: try `workspool run --drain`", out.status);
     }
     Ok(())
 }

@@ -83,9 +83,42 @@ impl Spool {
     /// All tickets: active ones newest first, then ended ones, the folder that ended last first. Reads a
     /// folder of ended ones only when it is asked for, so that a short list costs the same with any history.
     pub fn all_tickets(&self) -> Result<Tickets, SpoolError> {
+        Ok(Tickets { spool: self.clone(), ready: self.active()?.into(), folders: self.done_folders()? })
+    }
+
+    /// All tickets that come after a task in that order, without reading what comes before it.
+    pub fn tickets_after(&self, id: TaskId) -> Result<Tickets, SpoolError> {
+        let found = self.find_ticket(id)?;
+        let Some(Found { place: Place::Done(last, _), .. }) = found else {
+            let mut tickets = self.all_tickets()?;
+            match tickets.ready.iter().position(|f| f.ticket.task == id) {
+                Some(at) => drop(tickets.ready.drain(..=at)),
+                None => return Err(SpoolError::NoTask(id.to_string())),
+            }
+            return Ok(tickets);
+        };
+        let mut folders = self.done_folders()?;
+        folders.retain(|folder| *folder < last);
+        let mut ready = self.ended_in(last)?;
+        ready.retain(|found| found.ticket.task < id);
+        Ok(Tickets { spool: self.clone(), ready, folders })
+    }
+
+    fn done_folders(&self) -> Result<Vec<u64>, SpoolError> {
         let dir = self.done();
-        let folders = parsed::<u64>(&dir).map_err(|e| SpoolError::io("read", &dir, e))?;
-        Ok(Tickets { spool: self.clone(), ready: self.active()?.into(), folders })
+        parsed::<u64>(&dir).map_err(|e| SpoolError::io("read", &dir, e))
+    }
+
+    /// The tickets in a folder of ended ones, newest task first.
+    fn ended_in(&self, folder: u64) -> Result<VecDeque<Found>, SpoolError> {
+        let dir = self.done().join(format!("{folder:06}"));
+        let names = names(&dir).map_err(|e| SpoolError::io("read", &dir, e))?;
+        let mut done: Vec<DoneTicket> = names.iter().filter_map(|n| n.to_str()?.parse().ok()).collect();
+        done.sort_unstable_by_key(|d| std::cmp::Reverse(d.ticket.task));
+        Ok(done
+            .into_iter()
+            .map(|d| Found { place: Place::Done(folder, d.state), ticket: d.ticket })
+            .collect())
     }
 
     /// Numbers of tickets by state, for those that have not ended.
@@ -113,22 +146,10 @@ impl Iterator for Tickets {
                 return Some(Ok(found));
             }
             let folder = self.folders.pop()?;
-            let dir = self.spool.done().join(format!("{folder:06}"));
-            match parsed_done(&dir) {
-                Ok(done) => {
-                    self.ready = done
-                        .into_iter()
-                        .map(|d| Found { place: Place::Done(folder, d.state), ticket: d.ticket })
-                        .collect();
-                }
-                Err(e) => return Some(Err(SpoolError::io("read", &dir, e))),
+            match self.spool.ended_in(folder) {
+                Ok(ready) => self.ready = ready,
+                Err(e) => return Some(Err(e)),
             }
         }
     }
-}
-
-fn parsed_done(dir: &Path) -> std::io::Result<Vec<DoneTicket>> {
-    let mut found: Vec<DoneTicket> = names(dir)?.iter().filter_map(|n| n.to_str()?.parse().ok()).collect();
-    found.sort_unstable_by_key(|d| std::cmp::Reverse(d.ticket.task));
-    Ok(found)
 }

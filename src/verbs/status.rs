@@ -2,6 +2,7 @@
 
 use super::House;
 use crate::care::heartbeat::{self, Beat, Runner};
+use crate::care::log::{self, Trouble};
 use crate::care::service::Record;
 use crate::model::{HeldReason, State};
 use crate::runner::next_due;
@@ -32,6 +33,9 @@ pub struct Status {
     /// When a held task is due, or a waiting one expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_due: Option<DateTime<Utc>>,
+    /// What went wrong last in a runner in the background, within a day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<Trouble>,
 }
 
 /// The loop that works a spool.
@@ -110,5 +114,6 @@ pub fn status(house: &House) -> anyhow::Result<Status> {
         oldest_queued_ms: oldest.map(|ms| now.saturating_sub(ms)),
         next_due: next_due(spool, false)
             .and_then(|d| Utc::now().checked_add_signed(chrono::TimeDelta::from_std(d).ok()?)),
+        trouble: log::trouble(spool),
     })
 }

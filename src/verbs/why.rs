@@ -2,6 +2,7 @@
 
 use super::House;
 use crate::attempt::GaveUp;
+use crate::care::log;
 use crate::model::{HeldReason, State, TaskId};
 use crate::runner::{self, Limit};
 use crate::spool::{Needs, Place};
@@ -45,6 +46,13 @@ pub fn why(house: &House, id: TaskId) -> anyhow::Result<Vec<String>> {
                 crate::intake::check_reserve(spool.root(), disk.reserve_bytes, disk.reserve_percent)
             {
                 lines.push(format!("nothing is started: {full}"));
+            }
+            if let Some(trouble) = log::trouble(spool).filter(|_| !runner::is_awake(spool).unwrap_or(true)) {
+                let (at, log) = (trouble.at.to_rfc3339(), trouble.log.display());
+                lines.push(format!(
+                    "the last runner in the background said at {at}: {} ({log})",
+                    trouble.message
+                ));
             }
             if limit.is_none() {
                 lines.push(

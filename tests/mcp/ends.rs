@@ -131,6 +131,40 @@ async fn a_client_killed_with_its_whole_tree_takes_no_task_along() {
     other.cancel().await.unwrap();
 }
 
+#[tokio::test]
+async fn what_goes_wrong_in_the_background_is_told_by_why_and_status() {
+    let bench = Bench::new();
+    let client = bench.client(BOTH[1]).await;
+    let arguments = json!({ "objective": "true", "worker": "shell", "start": false });
+    let taken = ok(&client, "submit_task", arguments).await;
+    let id = &taken["tasks"][0]["id"];
+    let config = bench.spool_path().join("config.toml");
+    let good = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, good.replace("reserve_bytes = 0", "reserve_bytes = 9000000000000000000"))
+        .unwrap();
+    ok(&client, "restart_runner", json!({})).await;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let why = ok(&client, "why", json!({ "task": id })).await;
+        if why["reasons"].to_string().contains("the last runner in the background said") {
+            assert!(why["reasons"].to_string().contains("background.log"), "{why:#}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "{why:#}");
+    }
+    let status: serde_json::Value = serde_json::from_str(&bench.run(&["status", "--json"])).unwrap();
+    assert!(status["trouble"]["message"].as_str().unwrap().contains("MiB must be left"), "{status:#}");
+    assert!(bench.run(&["status"]).contains("trouble  in the background, "));
+    // A runner that cannot even be started says why at once.
+    let logs = bench.spool_path().join("logs");
+    std::fs::remove_dir_all(&logs).unwrap();
+    std::fs::write(&logs, "no folder").unwrap();
+    let failed = crate::bench::fails(&client, "restart_runner", json!({})).await;
+    assert!(failed.contains("could not be started"), "{failed}");
+    std::fs::write(&config, good).unwrap();
+    client.cancel().await.unwrap();
+}
+
 /// A process and all that descend from it, as a client that kills a tree finds them.
 fn descendants(root: u32) -> Vec<u32> {
     let out = Command::new("ps").args(["-A", "-o", "pid=,ppid="]).output().unwrap();

@@ -8,6 +8,17 @@ pub(super) fn look(context: &Context<'_>) -> anyhow::Result<Vec<Finding>> {
     let dir = log::dir(context.spool);
     let most = context.config.logs.service_bytes;
     let mut found = Vec::new();
+    if let Some(trouble) = log::trouble(context.spool) {
+        found.push(
+            Finding::warning(format!(
+                "a runner in the background met trouble at {}: {}",
+                trouble.at.to_rfc3339(),
+                trouble.message
+            ))
+            .why("nobody else hears of it")
+            .fix(format!("see {}", trouble.log.display())),
+        );
+    }
     let mut total = 0;
     for name in names(&dir)? {
         let size = dir.join(&name).metadata().map_or(0, |m| m.len());

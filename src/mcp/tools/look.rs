@@ -110,6 +110,9 @@ struct List {
     after: Option<TaskId>,
 }
 
+/// Records that one call looks through: a call costs the same with any history.
+const EFFORT: usize = 2000;
+
 fn twenty() -> u64 {
     20
 }
@@ -118,7 +121,8 @@ fn twenty() -> u64 {
 struct Listed {
     /// The tasks.
     tasks: Vec<Entry>,
-    /// Give this as `after` for the next page; absent at the end.
+    /// Give this as `after` for the next page; absent at the end. Where few tasks fit, a page may hold fewer than
+    /// `limit`, or none: one call does not look through all of a long history.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<TaskId>,
     /// How many tasks are queued now.
@@ -139,6 +143,7 @@ fn list(call: &Call, args: List) -> Result<Listed, Fault> {
         worker: args.worker,
         limit: usize::try_from(limit).unwrap_or(usize::MAX),
         after: args.after,
+        effort: Some(EFFORT),
     };
     let mut listing = verbs::list(&call.house, &filter)?;
     for message in listing.tasks.iter_mut().filter_map(|t| t.message.as_mut()) {
