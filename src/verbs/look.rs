@@ -278,3 +278,62 @@ fn order(name: &str) -> (u32, u32, u32, u32) {
         _ => (2, 0, 0, number()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::input::Submission;
+    use crate::model::task::SubmittedBy;
+    use crate::model::{Config, Door, TaskSpec};
+    use crate::spool::Spool;
+
+    fn submit(house: &House, title: &str) -> TaskId {
+        let mut task = TaskSpec::new("true");
+        (task.worker, task.title) = (Some("shell".parse().unwrap()), Some(title.into()));
+        task.tags = vec![title.into()];
+        let by = SubmittedBy { door: Door::Library, client: None, file: None, results: None };
+        intake::submit(&house.spool, &house.config, Submission::One(Box::new(task)), by).unwrap()[0].id
+    }
+
+    /// Follows a list to its end: the ids, and the sizes of the pages.
+    fn follow(house: &House, mut filter: Filter) -> (Vec<TaskId>, Vec<usize>) {
+        let (mut ids, mut sizes) = (Vec::new(), Vec::new());
+        loop {
+            let page = list(house, &filter).unwrap();
+            sizes.push(page.tasks.len());
+            ids.extend(page.tasks.iter().map(|t| t.id));
+            match page.next {
+                Some(next) => filter.after = Some(next),
+                None => return (ids, sizes),
+            }
+        }
+    }
+
+    #[test]
+    fn pages_hold_every_task_once_and_an_effort_bounds_what_one_looks_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        (config.disk.reserve_bytes, config.disk.reserve_percent) = (0, 0);
+        let house = House { spool: Spool::open(dir.path()).unwrap(), config };
+        let mut ids: Vec<TaskId> =
+            (0..12).map(|k| submit(&house, if k == 0 { "rare" } else { "x" })).collect();
+        intake::expand(&house.spool).unwrap();
+        for id in &ids[..7] {
+            crate::verbs::cancel(&house, *id, None).unwrap();
+        }
+        // Those that have not ended come first, each part newest first.
+        ids.reverse();
+        let all = Filter { limit: 5, ..Filter::default() };
+        assert_eq!(follow(&house, all.clone()), (ids.clone(), vec![5, 5, 2]));
+        let bounded = Filter { effort: Some(4), ..all };
+        assert_eq!(follow(&house, bounded.clone()).0, ids);
+        // One page does not look far enough for the oldest task; following the pages does.
+        let rare = Filter { tags: vec!["rare".into()], ..bounded };
+        let (found, sizes) = follow(&house, rare.clone());
+        assert_eq!(found, [ids[11]]);
+        assert!(sizes.len() > 2 && sizes[0] == 0, "{sizes:?}");
+        assert_eq!(follow(&house, Filter { effort: None, ..rare }).1, [1]);
+        let unknown = Filter { after: Some(TaskId::generate()), limit: 5, ..Filter::default() };
+        assert!(list(&house, &unknown).is_err());
+    }
+}

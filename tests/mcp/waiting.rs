@@ -70,6 +70,66 @@ async fn who_waits_is_told_and_who_gives_up_cancels_only_the_call() {
     }
 }
 
+/// How often the threads of a process have gone to sleep and been woken.
+#[cfg(target_os = "linux")]
+fn wake_ups(pid: u32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let status = threads.filter_map(|t| std::fs::read_to_string(t.ok()?.path().join("status")).ok());
+    let count = |status: String| {
+        let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:").map(str::to_owned));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    status.map(count).sum()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn calls_that_wait_do_not_poll() {
+    use std::io::{BufRead as _, Write as _};
+    let bench = Bench::new();
+    let config = bench.spool_path().join("config.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    // The slow look that a file system without events needs is out of the way.
+    std::fs::write(&config, format!("poll = 3600\n{text}")).unwrap();
+    let id = bench.run(&["submit", "true", "--worker", "shell", "--hold"])[..26].to_owned();
+    let mut server = bench.workspool(&["mcp"]);
+    server.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut server = server.spawn().unwrap();
+    let mut input = server.stdin.take().unwrap();
+    let output = std::io::BufReader::new(server.stdout.take().unwrap());
+    let mut send = |message: serde_json::Value| writeln!(input, "{message}").unwrap();
+    send(json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "raw", "version": "1" } } }));
+    send(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    for k in 1..=20 {
+        send(json!({ "jsonrpc": "2.0", "id": k, "method": "tools/call", "params": {
+            "name": "wait_tasks", "arguments": { "tasks": [id], "timeout_seconds": 3600 } } }));
+    }
+    // Twenty calls that wait come to rest. The server itself looks for its parent every 5 seconds.
+    let deadline = std::time::Instant::now() + PATIENCE;
+    loop {
+        let before = wake_ups(server.id());
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        let woken = wake_ups(server.id()).saturating_sub(before);
+        if woken <= 4 {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "{woken} wake-ups in 2 seconds of waiting");
+    }
+    bench.run(&["cancel", &id]);
+    let mut answered = 0;
+    for line in output.lines().map_while(Result::ok) {
+        answered += usize::from(line.contains("\"cancelled\""));
+        if answered == 20 {
+            break;
+        }
+    }
+    assert_eq!(answered, 20, "the end is heard of");
+    drop(send);
+    drop(input);
+    server.wait().unwrap();
+}
+
 #[tokio::test]
 async fn a_status_call_does_not_wait_behind_those_that_wait() {
     let bench = Bench::new();
