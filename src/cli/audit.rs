@@ -26,7 +26,7 @@ pub struct Args {
 /// Carries the verb out.
 pub fn run(house: &House, args: &Args) -> Result<u8, Exit> {
     let id = super::resolve(house, &args.task)?;
-    let audit = audit::audit(&house.spool, id, args.replay)?;
+    let audit = audit::audit(&house.spool, id, args.replay, &mut term::note)?;
     let code = if audit.first().is_some() { exit::PROBLEMS } else { 0 };
     if args.json {
         term::json(&audit)?;

@@ -63,18 +63,18 @@ pub fn run(house: &House, args: &Args) -> Result<u8, Exit> {
         term::note("no tasks");
     }
     for task in &listing.tasks {
-        let review = match task.review {
+        let review = match task.head.review {
             Some(review) if review != Review::Unreviewed => format!(" ({review})"),
             _ => String::new(),
         };
         let when = term::ago(task.ended_at.unwrap_or(task.submitted_at));
         term::line(&format!(
             "{}  {}  {:10}  {:10}  {}{review}",
-            task.id,
-            term::state(task.state, 15),
-            term::printable(&task.worker),
+            task.head.id,
+            term::state(task.head.state, 15),
+            term::printable(&task.head.worker),
             when,
-            term::printable(&task.title),
+            term::printable(&task.head.title),
         ))?;
     }
     if let Some(next) = listing.next {

@@ -6,11 +6,9 @@ use crate::model::{EventKind, State};
 use crate::redact::LogEntry;
 use crate::runner::Watch;
 use crate::spool::events;
-use crate::verbs::{self, House, Step};
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use crate::verbs::{House, LogReader, Step};
+use std::collections::VecDeque;
+use std::path::Path;
 use std::time::Duration;
 
 /// Show what a task's commands printed, redacted
@@ -46,25 +44,27 @@ pub fn run(house: &House, args: &Args) -> Result<u8, Exit> {
     if args.events {
         return show_events(&house.spool.task(id).events(), args.json);
     }
-    let mut reader = Reader { offsets: HashMap::new(), last: None, json: args.json };
+    let mut reader = LogReader { step: args.step.clone(), ..LogReader::default() };
+    let mut printer = Printer { last: None, json: args.json };
     let watch = args.follow.then(|| Watch::new(&house.spool, &house.config, false));
-    let mut first = true;
+    let mut keep = args.lines;
     loop {
         let ended = house.spool.find_ticket(id)?.is_none_or(|f| f.place.state().is_terminal());
-        let mut lines = Vec::new();
-        for step in verbs::log_steps(house, id)? {
-            if args.step.as_ref().is_none_or(|s| *s == step.name) {
-                reader.read(&step, &mut lines)?;
+        let (mut lines, mut said) = (VecDeque::new(), Ok(()));
+        reader.more(house, id, |step, entry| {
+            printer.print(step, &entry, &mut lines);
+            match keep {
+                Some(most) => drop(lines.drain(..lines.len().saturating_sub(most))),
+                None if said.is_ok() => said = lines.drain(..).try_for_each(|line| term::line(&line)),
+                None => {}
             }
-        }
-        let skip = match args.lines.filter(|_| first) {
-            Some(n) => lines.len().saturating_sub(n),
-            None => 0,
-        };
-        for line in &lines[skip..] {
+        })?;
+        said?;
+        for line in &lines {
             term::line(line)?;
         }
-        first = false;
+        // What comes after the first look is shown whole.
+        keep = None;
         match &watch {
             Some(watch) if !ended => drop(watch.wait(Duration::from_millis(300))),
             _ => return Ok(0),
@@ -72,46 +72,39 @@ pub fn run(house: &House, args: &Args) -> Result<u8, Exit> {
     }
 }
 
-struct Reader {
-    offsets: HashMap<PathBuf, u64>,
+struct Printer {
     last: Option<(u32, String)>,
     json: bool,
 }
 
-impl Reader {
-    /// Reads the lines of a step that came since the last look.
-    fn read(&mut self, step: &Step, lines: &mut Vec<String>) -> Result<(), Exit> {
-        let Ok(mut file) = File::open(&step.log) else { return Ok(()) };
-        let offset = self.offsets.entry(step.log.clone()).or_insert(0);
-        file.seek(SeekFrom::Start(*offset))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        // A line that is still being written is left for the next look.
-        let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-        *offset += whole as u64;
-        for raw in bytes[..whole].split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
-            let Some(entry) = LogEntry::read(raw) else { continue };
-            if self.json {
-                let mut value: serde_json::Value = serde_json::from_slice(raw)?;
-                value["attempt"] = step.attempt.into();
-                value["step"] = step.name.clone().into();
-                lines.push(value.to_string());
-                continue;
-            }
-            let here = (step.attempt, step.name.clone());
-            if self.last.as_ref() != Some(&here) {
-                lines.push(term::bold(&format!("── attempt {}, {}", step.attempt, step.name)));
-                self.last = Some(here);
-            }
-            if let Some(cut) = entry.cut_bytes {
-                lines.push(format!("… {cut} bytes were not logged"));
-            }
-            if let Some(text) = &entry.text {
-                lines.push(term::printable(text).into_owned());
-            }
+impl Printer {
+    /// Makes lines of an entry, with a heading where a step begins.
+    fn print(&mut self, step: &Step, entry: &LogEntry, lines: &mut VecDeque<String>) {
+        if self.json {
+            let line = JsonLine { attempt: step.attempt, step: &step.name, entry };
+            lines.extend(serde_json::to_string(&line));
+            return;
         }
-        Ok(())
+        let here = (step.attempt, step.name.clone());
+        if self.last.as_ref() != Some(&here) {
+            lines.push_back(term::bold(&format!("── attempt {}, {}", step.attempt, step.name)));
+            self.last = Some(here);
+        }
+        if let Some(cut) = entry.cut_bytes {
+            lines.push_back(format!("… {cut} bytes were not logged"));
+        }
+        if let Some(text) = &entry.text {
+            lines.push_back(term::printable(text).into_owned());
+        }
     }
+}
+
+#[derive(serde::Serialize)]
+struct JsonLine<'a> {
+    attempt: u32,
+    step: &'a str,
+    #[serde(flatten)]
+    entry: &'a LogEntry,
 }
 
 fn show_events(path: &Path, json: bool) -> Result<u8, Exit> {

@@ -59,7 +59,8 @@ impl Audit {
 }
 
 /// Audits the result of a task; with `again`, runs its verify commands once more on a clean copy of the tree.
-pub fn audit(spool: &Spool, id: TaskId, again: bool) -> anyhow::Result<Audit> {
+/// `news` hears of each command that is begun.
+pub fn audit(spool: &Spool, id: TaskId, again: bool, news: &mut dyn FnMut(&str)) -> anyhow::Result<Audit> {
     let dir = spool.task(id);
     let result = spool.read_result(id);
     let bytes = match std::fs::read(dir.receipt()) {
@@ -102,9 +103,10 @@ pub fn audit(spool: &Spool, id: TaskId, again: bool) -> anyhow::Result<Audit> {
     if again {
         // Only what is proved to be what ran before is run again.
         if audit.first().is_none() {
-            replay::replay(spool, &receipt, view.as_ref(), |what, differs| {
+            let told = |what: String, differs| {
                 audit.check(what, differs);
-            })?;
+            };
+            replay::replay(spool, &receipt, view.as_ref(), told, news)?;
         } else {
             audit.notes.push("the gate was not run again, since something does not match".into());
         }

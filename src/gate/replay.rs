@@ -10,12 +10,13 @@ use crate::spool::{Spool, names, read_json};
 use anyhow::Context as _;
 use std::path::Path;
 
-/// Runs setup and gate again; `told` hears how each verify command ended.
+/// Runs setup and gate again; `told` hears how each verify command ended, and `news` of each that begins.
 pub(super) fn replay(
     spool: &Spool,
     receipt: &Receipt,
     view: Option<&View>,
     mut told: impl FnMut(String, Option<String>),
+    news: &mut dyn FnMut(&str),
 ) -> anyhow::Result<()> {
     let dir = spool.task(receipt.task);
     let desk = tempfile::Builder::new().prefix("replay-").tempdir_in(spool.tmp())?;
@@ -31,7 +32,9 @@ pub(super) fn replay(
         .filter_map(|n| Some((n.to_str()?.strip_prefix("setup.")?.parse().ok()?, steps.join(n))))
         .collect();
     setups.sort_unstable();
-    for (k, step) in setups {
+    let count = setups.len();
+    for (at, (k, step)) in setups.into_iter().enumerate() {
+        news(&format!("replay: setup command {} of {count}", at + 1));
         let ended = run(spool, &step, &tree, desk.path(), &format!("setup.{k}"), view)?;
         if ended != (Ended::Exited { code: 0 }) {
             told(format!("replay of setup command {k}"), Some(shown(&ended)));
@@ -39,6 +42,7 @@ pub(super) fn replay(
         }
     }
     for (k, gate) in receipt.gate.iter().enumerate() {
+        news(&format!("replay: verify command {} of {}: {}", k + 1, receipt.gate.len(), gate.command));
         let name = format!("gate.{}", k + 1);
         let ended = run(spool, &dir.path().join(&gate.step), &tree, desk.path(), &name, view)?;
         let now = match ended {

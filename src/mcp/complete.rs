@@ -33,7 +33,7 @@ pub fn complete(call: &Call, request: &CompleteRequestParams) -> Result<Complete
 fn tasks(call: &Call, beginning: &str) -> Result<Vec<String>, Fault> {
     let listing = verbs::list(&call.house, &Filter { limit: LOOK, ..Filter::default() })?;
     let lower = beginning.to_ascii_lowercase();
-    Ok(listing.tasks.into_iter().map(|t| t.id.to_string()).filter(|id| id.starts_with(&lower)).collect())
+    Ok(listing.tasks.into_iter().map(|t| t.head.id.to_string()).filter(|id| id.starts_with(&lower)).collect())
 }
 
 fn workers(call: &Call) -> Result<Vec<String>, Fault> {
@@ -52,7 +52,7 @@ fn models(call: &Call, worker: Option<&str>) -> Result<Vec<String>, Fault> {
 
 fn repositories(call: &Call) -> Result<Vec<String>, Fault> {
     let listing = verbs::list(&call.house, &Filter { limit: LOOK, ..Filter::default() })?;
-    let paths = listing.tasks.into_iter().filter_map(|t| t.repository);
+    let paths = listing.tasks.into_iter().filter_map(|t| t.head.repository);
     let paths: BTreeSet<String> = paths.map(|p| p.display().to_string()).collect();
     Ok(paths.into_iter().collect())
 }

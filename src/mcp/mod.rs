@@ -5,13 +5,15 @@
 //! one handler. Standard output carries the protocol and nothing else.
 //!
 //! Who may know whom: `server` hands requests to `tools`, `resources`, `prompts`, `complete` and
-//! `extension`; these call `verbs`; `tool` is what a tool is made of; `bell` wakes whoever waits.
+//! `extension`; these call `verbs`; `tool` is what a tool is made of; `bell` wakes whoever waits; `progress` tells the client
+//! how far a call is.
 
 mod bell;
 mod clean;
 mod complete;
 mod extension;
 mod input;
+mod progress;
 mod prompts;
 mod reference;
 mod resources;

@@ -75,11 +75,11 @@ pub fn list(call: &Call, cursor: Option<&str>) -> Result<ListResourcesResult, Fa
     let listing = verbs::list(&call.house, &Filter { limit: PAGE, after, ..Filter::default() })?;
     let resources = listing.tasks.into_iter().map(|task| {
         let about = match &task.message {
-            Some(message) => format!("{}: {message}", task.state),
-            None => task.state.to_string(),
+            Some(message) => format!("{}: {message}", task.head.state),
+            None => task.head.state.to_string(),
         };
-        Resource::new(uri(task.id), task.id.to_string())
-            .with_title(clean::text(&task.title))
+        Resource::new(uri(task.head.id), task.head.id.to_string())
+            .with_title(clean::text(&task.head.title))
             .with_description(clean::text(&about))
             .with_mime_type(Part::Task.mime())
     });

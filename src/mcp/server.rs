@@ -3,7 +3,7 @@
 use super::bell::Bell;
 use super::subscribe::Subscriptions;
 use super::tool::{Call, Fault, Kind, Tool};
-use super::{clean, complete, extension, prompts, resources, subscribe, tools};
+use super::{clean, complete, extension, progress, prompts, resources, subscribe, tools};
 use crate::model::input::nearest;
 use crate::verbs::House;
 use rmcp::model::{
@@ -115,7 +115,7 @@ impl Server {
     /// Opens the spool for one call: what was changed in the meantime, the configuration too, holds.
     pub(super) async fn call(&self, client: Option<String>) -> Result<Call, Fault> {
         let spool = self.spool.clone();
-        blocking(move || Ok(Call { house: House::open(spool)?, client })).await
+        blocking(move || Ok(Call { house: House::open(spool)?, client, news: None })).await
     }
 
     async fn carry_out(
@@ -129,8 +129,10 @@ impl Server {
             Kind::Waits => tools::wait::run(self, arguments, context).await?,
             Kind::Quick(body) => {
                 let client = context.client_info().map(|c| format!("{} {}", c.name, c.version));
-                let call = self.call(client).await?;
-                blocking(move || body(&call, arguments)).await?
+                let mut call = self.call(client).await?;
+                let (news, heard) = tokio::sync::mpsc::unbounded_channel();
+                call.news = Some(news);
+                progress::during(context, heard, blocking(move || body(&call, arguments))).await?
             }
         };
         if !exact {

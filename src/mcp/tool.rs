@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::sync::Arc;
+use tokio::sync::mpsc::UnboundedSender;
 
 /// What a call comes with besides its arguments.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct Call {
     pub house: House,
     /// The client, in its own words.
     pub client: Option<String>,
+    /// Takes what is said of the call's progress, where somebody hears it.
+    pub news: Option<UnboundedSender<String>>,
 }
 
 impl Call {
@@ -27,6 +30,13 @@ impl Call {
     pub fn task(&self, text: &str) -> Result<TaskId, Fault> {
         crate::intake::expand(&self.house.spool)?;
         Ok(self.house.spool.resolve(text)?)
+    }
+
+    /// Says how far the call is.
+    pub fn tell(&self, text: &str) {
+        if let Some(news) = &self.news {
+            let _ = news.send(text.to_owned());
+        }
     }
 }
 

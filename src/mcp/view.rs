@@ -2,9 +2,10 @@
 
 use super::clean::tail;
 use super::tool::in_tools;
+use crate::model::result::ChangedFile;
 use crate::model::task::cut;
 use crate::model::{Class, HeldReason, Phase, Review, State, Usage, Verification};
-use crate::verbs::Shown;
+use crate::verbs::{Head, Shown};
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,20 +19,9 @@ const TEXT: usize = 2000;
 /// A task: where it stands, what came out, what to do next.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TaskView {
-    /// Its id.
-    pub id: String,
-    /// Where it stands.
-    pub state: State,
-    /// What was decided about it, if it succeeded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub review: Option<Review>,
-    /// Its name.
-    pub title: String,
-    /// Who does it.
-    pub worker: String,
-    /// The repository.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub repository: Option<PathBuf>,
+    /// Which task it is.
+    #[serde(flatten)]
+    pub head: Head,
     /// The attempt that runs, or would run next, or was the last.
     pub attempt: u32,
     /// What to do next.
@@ -162,12 +152,7 @@ impl TaskView {
             }
         });
         TaskView {
-            id: shown.id.to_string(),
-            state: shown.state,
-            review: shown.review,
-            title: shown.task.spec.display_title(),
-            worker: shown.task.worker.to_string(),
-            repository: shown.task.repo.map(|r| r.path),
+            head: Head::of(&shown.task, shown.state, shown.review),
             attempt: shown.attempt,
             next,
             waits: shown.waits.map(|w| cut(&in_tools(&w), 500)),
@@ -192,10 +177,6 @@ fn result(result: crate::model::TaskResult) -> ResultView {
         }
         few
     };
-    let file = |f: &crate::model::result::ChangedFile| match (f.added, f.removed) {
-        (Some(added), Some(removed)) => format!("{} {} +{added} -{removed}", f.change, f.path),
-        _ => format!("{} {} (binary)", f.change, f.path),
-    };
     let mut warnings = result.warnings;
     warnings.extend(result.tampering.into_iter().map(|t| format!("changed outside its workspace: {t}")));
     warnings.extend(result.survivors.into_iter().map(|s| format!("could not be ended: {s}")));
@@ -208,7 +189,7 @@ fn result(result: crate::model::TaskResult) -> ResultView {
         verification: result.verification,
         summary: result.summary.map(text),
         files_changed: result.changed.len(),
-        files: few(result.changed.iter().map(file).collect()),
+        files: few(result.changed.iter().map(changed).collect()),
         diff_bytes: result.diff.map(|d| d.bytes),
         gate: result
             .gate
@@ -240,6 +221,14 @@ fn result(result: crate::model::TaskResult) -> ResultView {
         usage: result.usage,
         seconds: ms.map(|ms| ms as f64 / 1000.0),
         ended_at: result.ended_at,
+    }
+}
+
+/// A changed file in a line: `modified src/a.rs +3 -1`.
+pub fn changed(file: &ChangedFile) -> String {
+    match (file.added, file.removed) {
+        (Some(added), Some(removed)) => format!("{} {} +{added} -{removed}", file.change, file.path),
+        _ => format!("{} {} (binary)", file.change, file.path),
     }
 }
 

@@ -4,11 +4,16 @@ use super::{House, Step, log_steps};
 use crate::model::TaskId;
 use crate::model::task::cut;
 use crate::redact::{LogEntry, printable};
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::str::FromStr;
 
+/// Bytes of a log that are read at once; no entry is as large.
+const WINDOW: u64 = 512 * 1024;
 /// Longest line that is shown whole, in characters.
 const LINE: usize = 2000;
 
@@ -115,23 +120,79 @@ struct ReadTo {
 /// Reads whole entries from an offset on, for at most about `room` bytes of text and at least one line.
 fn lines(step: &Step, offset: u64, room: usize) -> anyhow::Result<(String, ReadTo)> {
     // Entries are larger than their text: time, stream, escapes. What is read and not used is read again.
-    let window = (room as u64).saturating_mul(2).saturating_add(256 * 1024);
+    let window = (room as u64).saturating_mul(2).saturating_add(WINDOW);
+    let mut text = String::new();
+    let read = entries(step, offset, window, |entry| {
+        let line = show(&entry);
+        if text.len() + line.len() > room && (!text.is_empty() || room == 0) {
+            return ControlFlow::Break(());
+        }
+        text.push_str(&line);
+        ControlFlow::Continue(())
+    })?;
+    Ok((text, read))
+}
+
+/// Hands over the whole entries of a window of a step's log, until one is not taken. One that is still being
+/// written is left for the next look, and one that was torn is passed over.
+fn entries(
+    step: &Step,
+    offset: u64,
+    window: u64,
+    mut take: impl FnMut(LogEntry) -> ControlFlow<()>,
+) -> anyhow::Result<ReadTo> {
     let mut file = File::open(&step.log)?;
     file.seek(SeekFrom::Start(offset))?;
     let mut bytes = Vec::new();
     file.take(window).read_to_end(&mut bytes)?;
-    let (mut text, mut at) = (String::new(), 0);
+    let mut at = 0;
     while let Some(end) = memchr::memchr(b'\n', &bytes[at..]) {
-        if let Some(line) = LogEntry::read(&bytes[at..at + end]).map(|e| show(&e)) {
-            if text.len() + line.len() > room && (!text.is_empty() || room == 0) {
-                return Ok((text, ReadTo { offset: offset + at as u64, more: true }));
-            }
-            text.push_str(&line);
+        if let Some(entry) = LogEntry::read(&bytes[at..at + end])
+            && take(entry).is_break()
+        {
+            return Ok(ReadTo { offset: offset + at as u64, more: true });
         }
         at += end + 1;
     }
     let more = bytes.len() as u64 == window && at > 0;
-    Ok((text, ReadTo { offset: offset + at as u64, more }))
+    Ok(ReadTo { offset: offset + at as u64, more })
+}
+
+/// Reads what is added to a task's log, from its beginning on.
+#[derive(Debug, Default)]
+pub struct LogReader {
+    /// Only this step, such as `work.1`.
+    pub step: Option<String>,
+    offsets: HashMap<PathBuf, u64>,
+}
+
+impl LogReader {
+    /// Hands over every entry that came since the last look.
+    pub fn more(
+        &mut self,
+        house: &House,
+        id: TaskId,
+        mut take: impl FnMut(&Step, LogEntry),
+    ) -> anyhow::Result<()> {
+        let wanted = |step: &Step| self.step.as_ref().is_none_or(|name| *name == step.name);
+        for step in log_steps(house, id)?.into_iter().filter(wanted) {
+            if !step.log.is_file() {
+                continue;
+            }
+            let offset = self.offsets.entry(step.log.clone()).or_default();
+            loop {
+                let read = entries(&step, *offset, WINDOW, |entry| {
+                    take(&step, entry);
+                    ControlFlow::Continue(())
+                })?;
+                *offset = read.offset;
+                if !read.more {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 fn show(entry: &LogEntry) -> String {

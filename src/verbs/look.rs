@@ -11,9 +11,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// A task in a list.
+/// Which task it is, and where it stands.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Entry {
+pub struct Head {
     /// Its id.
     pub id: TaskId,
     /// Where it stands.
@@ -28,6 +28,28 @@ pub struct Entry {
     /// The repository.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository: Option<PathBuf>,
+}
+
+impl Head {
+    /// The head of a task.
+    pub fn of(task: &Task, state: State, review: Option<Review>) -> Self {
+        Head {
+            id: task.id,
+            state,
+            review,
+            title: task.spec.display_title(),
+            worker: task.worker.to_string(),
+            repository: task.repo.as_ref().map(|r| r.path.clone()),
+        }
+    }
+}
+
+/// A task in a list.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Entry {
+    /// Which task it is.
+    #[serde(flatten)]
+    pub head: Head,
     /// Words to find it by.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
@@ -107,17 +129,17 @@ pub fn list(house: &House, filter: &Filter) -> anyhow::Result<Listing> {
         spend(NAMES_A_RECORD);
         // Between the name of its ticket and its record a task may be pruned, or a record be broken.
         let Ok(entry) = entry(house, found) else { continue };
-        let fits = filter.review.is_none_or(|r| entry.review == Some(r))
+        let fits = filter.review.is_none_or(|r| entry.head.review == Some(r))
             && filter.tags.iter().all(|t| entry.tags.contains(t))
-            && filter.worker.as_ref().is_none_or(|w| *w == entry.worker)
+            && filter.worker.as_ref().is_none_or(|w| *w == entry.head.worker)
             && repository.as_ref().is_none_or(|r| {
-                entry.repository.as_ref().is_some_and(|e| e.starts_with(r) || r.starts_with(e))
+                entry.head.repository.as_ref().is_some_and(|e| e.starts_with(r) || r.starts_with(e))
             });
         if !fits {
             continue;
         }
         if listing.tasks.len() == filter.limit {
-            listing.next = listing.tasks.last().map(|e| e.id);
+            listing.next = listing.tasks.last().map(|e| e.head.id);
             break;
         }
         listing.tasks.push(entry);
@@ -138,13 +160,9 @@ fn entry(house: &House, found: Found) -> anyhow::Result<Entry> {
     } else if state == State::Held {
         message = spool.read_hold(id).map(|h| h.message);
     }
+    let review = review(house, id, state, found.ticket.attempt)?;
     Ok(Entry {
-        id,
-        state,
-        review: review(house, id, state, found.ticket.attempt)?,
-        title: task.spec.display_title(),
-        worker: task.worker.to_string(),
-        repository: task.repo.map(|r| r.path),
+        head: Head::of(&task, state, review),
         tags: task.spec.tags,
         submitted_at: task.submitted_at,
         ended_at,
@@ -301,7 +319,7 @@ mod tests {
         loop {
             let page = list(house, &filter).unwrap();
             sizes.push(page.tasks.len());
-            ids.extend(page.tasks.iter().map(|t| t.id));
+            ids.extend(page.tasks.iter().map(|t| t.head.id));
             match page.next {
                 Some(next) => filter.after = Some(next),
                 None => return (ids, sizes),

@@ -10,9 +10,9 @@ mod wait;
 mod why;
 
 pub use change::{Cancelled, cancel, edit, hold, release, retry};
-pub use log::{Cursor, LogPage, LogQuery, read_log};
-pub use look::{Entry, Filter, Listing, Shown, Step, list, log_steps, show};
-pub use patch::{DiffPage, DiffQuery, artifact, artifacts, part, read_diff};
+pub use log::{Cursor, LogPage, LogQuery, LogReader, read_log};
+pub use look::{Entry, Filter, Head, Listing, Shown, Step, list, log_steps, show};
+pub use patch::{Changes, DiffPage, DiffQuery, artifact, artifacts, changes, part, read_diff};
 pub use status::{Status, status};
 pub use wait::{Waited, wait};
 pub use why::why;

@@ -40,48 +40,78 @@ pub struct DiffPage {
     pub bytes: u64,
 }
 
-/// Reads what a task changed.
-pub fn read_diff(house: &House, id: TaskId, query: &DiffQuery) -> anyhow::Result<DiffPage> {
+/// What a task changed, of all files or of some.
+#[derive(Debug, Clone)]
+pub struct Changes {
+    /// The files.
+    pub files: Vec<ChangedFile>,
+    /// The whole patch on the disk, exact, and its size; absent if there is none.
+    pub file: Option<(PathBuf, u64)>,
+    /// Which of all files are meant, where not all are.
+    chosen: Option<Vec<bool>>,
+}
+
+/// Finds out what a task changed; `paths` narrows it to some files.
+pub fn changes(house: &House, id: TaskId, paths: &[String]) -> anyhow::Result<Changes> {
     let result = house.spool.read_result(id)?;
     let Some(result) = result else {
         let state = house.spool.state_of(id)?;
         return Err(SpoolError::WrongState(format!("task {id} has no diff yet, it is {state}")).into());
     };
-    let mut chosen = vec![true; result.changed.len()];
-    if !query.paths.is_empty() {
-        for path in &query.paths {
+    let mut chosen = None;
+    if !paths.is_empty() {
+        for path in paths {
             if !result.changed.iter().any(|f| f.path == *path) {
                 let names: Vec<&str> = result.changed.iter().map(|f| f.path.as_str()).collect();
                 let hint = nearest(path, &names).map(|n| format!(": did you mean {n}?"));
                 let text = format!("task {id} did not change {path}{}", hint.unwrap_or_default());
-                return Err(SpoolError::WrongState(text).into());
+                return Err(SpoolError::NotThere(text).into());
             }
         }
-        chosen = result.changed.iter().map(|f| query.paths.contains(&f.path)).collect();
+        chosen = Some(result.changed.iter().map(|f| paths.contains(&f.path)).collect::<Vec<_>>());
     }
-    let mut page = DiffPage { files: Vec::new(), patch: String::new(), next: None, file: None, bytes: 0 };
-    if let Some(diff) = &result.diff {
-        let file = house.spool.task(id).diff();
-        page.bytes = diff.bytes;
-        if query.max_bytes > 0 && diff.bytes <= LARGEST {
-            let bytes = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let mut files = result.changed;
+    retain(&mut files, chosen.as_deref());
+    let file = result.diff.map(|diff| (house.spool.task(id).diff(), diff.bytes));
+    Ok(Changes { files, file, chosen })
+}
+
+impl Changes {
+    /// The patch: the exact bytes, or with secrets masked.
+    pub fn patch(&self, raw: bool) -> anyhow::Result<Vec<u8>> {
+        let Some((file, _)) = &self.file else { return Ok(Vec::new()) };
+        let mut bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        if let Some(chosen) = &self.chosen {
             let mut parts = parts(&bytes);
             // The parts are in the order of the list: both are git's. If not, nothing is left out.
             if parts.len() == chosen.len() {
-                let mut keep = chosen.iter();
-                parts.retain(|_| keep.next().copied().unwrap_or(true));
+                retain(&mut parts, Some(chosen));
+                bytes = parts.concat();
             }
-            let wanted = parts.concat();
-            let shown = if query.raw { wanted } else { Redactor::new([]).text(&wanted).into_owned() };
-            let text = String::from_utf8_lossy(&shown);
+        }
+        Ok(if raw { bytes } else { Redactor::new([]).text(&bytes).into_owned() })
+    }
+}
+
+fn retain<T>(list: &mut Vec<T>, chosen: Option<&[bool]>) {
+    let mut keep = chosen.unwrap_or_default().iter();
+    list.retain(|_| keep.next().copied().unwrap_or(true));
+}
+
+/// Reads a page of what a task changed.
+pub fn read_diff(house: &House, id: TaskId, query: &DiffQuery) -> anyhow::Result<DiffPage> {
+    let changes = changes(house, id, &query.paths)?;
+    let mut page = DiffPage { files: Vec::new(), patch: String::new(), next: None, file: None, bytes: 0 };
+    if let Some((file, bytes)) = &changes.file {
+        if query.max_bytes > 0 && *bytes <= LARGEST {
+            let patch = changes.patch(query.raw)?;
+            let text = String::from_utf8_lossy(&patch);
             let text = if query.raw { text } else { printable(&text).into_owned().into() };
             (page.patch, page.next) = part(&text, query.offset, query.max_bytes);
         }
-        page.file = Some(file);
+        (page.file, page.bytes) = (Some(file.clone()), *bytes);
     }
-    let mut keep = chosen.iter();
-    page.files = result.changed;
-    page.files.retain(|_| keep.next().copied().unwrap_or(true));
+    page.files = changes.files;
     Ok(page)
 }
 

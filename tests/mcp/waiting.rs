@@ -70,6 +70,24 @@ async fn who_waits_is_told_and_who_gives_up_cancels_only_the_call() {
     }
 }
 
+#[tokio::test]
+async fn a_gate_that_is_run_again_tells_which_command_it_is_at() {
+    let bench = Bench::new();
+    for era in BOTH {
+        let (client, mut told) = bench.client_with(era, false).await;
+        let arguments = json!({ "objective": "echo two >> a.txt", "repository": bench.repo(), "verify": ["true", "test -f a.txt"] });
+        let id = submit(&client, arguments).await;
+        assert_eq!(ended(&client, &id).await["state"], "succeeded");
+        while told.progress.try_recv().is_ok() {}
+        ok(&client, "audit_task", json!({ "task": id, "replay": true })).await;
+        for command in ["verify command 1 of 2: true", "verify command 2 of 2: test -f a.txt"] {
+            let news = told.progress.recv().await.unwrap();
+            assert_eq!(news.message.as_deref(), Some(format!("replay: {command}").as_str()));
+        }
+        client.cancel().await.unwrap();
+    }
+}
+
 /// How often the threads of a process have gone to sleep and been woken.
 #[cfg(target_os = "linux")]
 fn wake_ups(pid: u32) -> u64 {

@@ -87,6 +87,11 @@ fn the_patch_does_not_depend_on_the_users_settings() {
     assert!(!patch.contains('\x1b'), "{patch}");
     let stat = world.on("diff", id, &["--stat"]).ok().text();
     assert!(stat.contains("src/lib.txt") && stat.contains("+1 -0") && stat.contains("ü b.txt"), "{stat}");
+    let one = world.on("diff", id, &["ü b.txt"]).ok().text();
+    assert!(one.contains("+x") && !one.contains("four"), "{one}");
+    let stat = world.on("diff", id, &["--stat", "src/lib.txt", "R.md"]).ok().text();
+    assert_eq!(stat.lines().count(), 2, "{stat}");
+    world.on("diff", id, &["src/lib.tx"]).exits(4).says(&["did not change src/lib.tx", "did you mean src/lib.txt?"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::super::clean;
 use super::super::tool::{Call, Effect, Fault, Tool, range};
+use super::super::view::changed;
 use crate::redact::{Redactor, printable};
 use crate::verbs::{self, Cursor, DiffQuery, LogQuery};
 use schemars::JsonSchema;
@@ -173,15 +174,7 @@ fn diff(call: &Call, args: Diff) -> Result<DiffOut, Fault> {
     let page = verbs::read_diff(&call.house, id, &query)?;
     // Later pages do not list the files again.
     let shown = if args.offset > 0 { 0 } else { FILES };
-    let mut files: Vec<String> = page
-        .files
-        .iter()
-        .take(shown)
-        .map(|f| match (f.added, f.removed) {
-            (Some(a), Some(r)) => format!("{} {} +{a} -{r}", f.change, f.path),
-            _ => format!("{} {} (binary)", f.change, f.path),
-        })
-        .collect();
+    let mut files: Vec<String> = page.files.iter().take(shown).map(changed).collect();
     if shown > 0 && page.files.len() > shown {
         files.push(format!("… and {} more", page.files.len() - shown));
     }

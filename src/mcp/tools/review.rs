@@ -257,7 +257,7 @@ struct Audited {
 
 fn audit(call: &Call, args: Audit) -> Result<Audited, Fault> {
     let id = call.task(&args.task)?;
-    let audit = crate::gate::audit::audit(&call.house.spool, id, args.replay)?;
+    let audit = crate::gate::audit::audit(&call.house.spool, id, args.replay, &mut |text| call.tell(text))?;
     let differs = audit.checked.iter().filter_map(|c| Some(format!("{}: {}", c.what, c.differs.as_ref()?)));
     Ok(Audited {
         id: id.to_string(),

@@ -110,16 +110,15 @@ impl Submitted {
     pub fn ended(shown: Shown) -> Self {
         let existing = false;
         let view = TaskView::of(shown);
-        let (state, next) = (view.state, view.next);
         let task = TakenTask {
-            id: view.id,
-            state,
-            title: view.title,
+            id: view.head.id.to_string(),
+            state: view.head.state,
+            title: view.head.title,
             sha256: view.sha256,
             existing,
             result: view.result,
         };
-        Submitted { tasks: vec![task], runner: "done".into(), next }
+        Submitted { tasks: vec![task], runner: "done".into(), next: view.next }
     }
 }
 

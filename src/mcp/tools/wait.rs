@@ -1,5 +1,6 @@
 //! Waiting for tasks to end. Giving up, by time-out or by a cancelled call, changes nothing.
 
+use super::super::progress::{NEWS, Progress};
 use super::super::schema;
 use super::super::server::{Server, blocking};
 use super::super::tool::{Effect, Fault, Kind, Tool, range, read};
@@ -7,7 +8,6 @@ use super::super::view::TaskView;
 use crate::model::{State, TaskId};
 use crate::verbs::{self, House};
 use rmcp::RoleServer;
-use rmcp::model::ProgressNotificationParam;
 use rmcp::service::RequestContext;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,8 +18,6 @@ use tokio::time::Instant;
 
 /// Most tasks that one call waits for.
 const MOST: usize = 100;
-/// How often the client hears that somebody still waits, if it wants to.
-const NEWS: Duration = Duration::from_secs(5);
 
 pub fn tools() -> Vec<Tool> {
     vec![Tool {
@@ -81,7 +79,7 @@ pub async fn run(
         let names = args.tasks.clone();
         blocking(move || names.iter().map(|name| call.task(name)).collect::<Result<Vec<_>, _>>()).await?
     };
-    let (start, token) = (Instant::now(), context.meta.get_progress_token());
+    let (start, progress) = (Instant::now(), Progress::of(context));
     let deadline = start + timeout;
     let mut bell = server.bell().listen(&house);
     let mut news = start + NEWS;
@@ -99,19 +97,15 @@ pub async fn run(
         if now >= deadline || server.gone().is_cancelled() {
             break true;
         }
-        if let Some(token) = token.as_ref().filter(|_| now >= news || (!known.is_empty() && known != states))
-        {
+        let moved = !known.is_empty() && known != states;
+        if let Some(progress) = progress.as_ref().filter(|_| now >= news || moved) {
             let (house, ids, states) = (house.clone(), ids.clone(), states.clone());
             let message = blocking(move || Ok(words(&house, &ids, &states))).await?;
-            let progress = ProgressNotificationParam::new(token.clone(), (now - start).as_secs_f64())
-                .with_total(timeout.as_secs_f64())
-                .with_message(message);
-            // A client that has gone is noticed by its end of input.
-            let _ = context.peer.notify_progress(progress).await;
+            progress.tell(Some(timeout), &message).await;
             news = now + NEWS;
         }
         known = states;
-        let wake = if token.is_some() { deadline.min(news) } else { deadline };
+        let wake = if progress.is_some() { deadline.min(news) } else { deadline };
         tokio::select! {
             _ = bell.changed() => {}
             () = tokio::time::sleep_until(wake) => {}
@@ -125,7 +119,7 @@ pub async fn run(
         for id in &ids {
             tasks.push(TaskView::of(verbs::show(&house, *id)?));
         }
-        let ended = tasks.iter().filter(|t| t.state.is_terminal()).count();
+        let ended = tasks.iter().filter(|t| t.head.state.is_terminal()).count();
         let mut next = Vec::new();
         if ended < tasks.len() {
             next.push("the others go on: wait_tasks again, or do something else first".to_owned());
@@ -155,7 +149,7 @@ fn words(house: &House, ids: &[TaskId], states: &[State]) -> String {
         let seconds = (chrono::Utc::now() - progress.started_at).num_seconds().max(0);
         text.push_str(&format!("; {id} in {} for {seconds} s", progress.step));
         if let Some(line) = progress.last_line {
-            text.push_str(&format!(": {}", crate::model::task::cut(&super::super::clean::text(&line), 120)));
+            text.push_str(&format!(": {}", crate::model::task::cut(&line, 120)));
         }
     }
     text
