@@ -44,7 +44,7 @@ pub fn run(house: &House, args: &Args) -> Result<u8, Exit> {
     if args.events {
         return show_events(&house.spool.task(id).events(), args.json);
     }
-    let mut reader = LogReader { step: args.step.clone(), ..LogReader::default() };
+    let mut reader = LogReader::new(args.step.clone());
     let mut printer = Printer { last: None, json: args.json };
     let watch = args.follow.then(|| Watch::new(&house.spool, &house.config, false));
     let mut keep = args.lines;

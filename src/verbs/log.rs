@@ -159,14 +159,18 @@ fn entries(
 }
 
 /// Reads what is added to a task's log, from its beginning on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LogReader {
-    /// Only this step, such as `work.1`.
-    pub step: Option<String>,
+    step: Option<String>,
     offsets: HashMap<PathBuf, u64>,
 }
 
 impl LogReader {
+    /// Begins at the beginning; of one step only, such as `work.1`, or of all.
+    pub fn new(step: Option<String>) -> Self {
+        LogReader { step, offsets: HashMap::new() }
+    }
+
     /// Hands over every entry that came since the last look.
     pub fn more(
         &mut self,

@@ -63,6 +63,39 @@ async fn a_fault_in_arguments_names_its_path() {
 }
 
 #[tokio::test]
+async fn every_range_that_a_schema_gives_is_enforced() {
+    let bench = Bench::new();
+    let client = bench.client(BOTH[0]).await;
+    let mut tried = 0;
+    for tool in client.list_all_tools().await.unwrap() {
+        let schema = serde_json::Value::Object((*tool.input_schema).clone());
+        let required: Vec<&str> =
+            schema["required"].as_array().into_iter().flatten().map(|n| n.as_str().unwrap()).collect();
+        for (name, field) in schema["properties"].as_object().unwrap() {
+            let bounds = [
+                field["minimum"].as_i64().map(|least| least - 1),
+                field["maximum"].as_i64().map(|most| most + 1),
+            ];
+            for value in bounds.into_iter().flatten() {
+                let mut arguments = serde_json::Map::new();
+                for name in &required {
+                    let list = schema["properties"][*name]["type"] == "array";
+                    arguments.insert((*name).into(), if list { json!(["x"]) } else { json!("x") });
+                }
+                arguments.insert(name.clone(), value.into());
+                let text = fails(&client, &tool.name, arguments.into()).await;
+                assert!(text.contains(&format!("{name}: ")), "{}: {text:?} does not name {name}", tool.name);
+                let told = ["out of range: expected", "whole number from", "invalid value"];
+                assert!(told.iter().any(|t| text.contains(t)), "{}: {name} {value}: {text:?}", tool.name);
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 20, "only {tried} bounds were found");
+    client.cancel().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_fault_about_a_task_says_what_to_do() {
     let bench = Bench::new();
     let client = bench.client(BOTH[1]).await;

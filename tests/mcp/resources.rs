@@ -2,8 +2,8 @@
 
 use crate::bench::{BOTH, Bench, Era, PATIENCE, ended, ok, submit};
 use rmcp::model::{
-    GetPromptRequestParams, ReadResourceRequestParams, ResourceContents, ServerNotification,
-    SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
+    CompletionContext, GetPromptRequestParams, ReadResourceRequestParams, ResourceContents,
+    ServerNotification, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
 };
 use serde_json::json;
 
@@ -138,6 +138,12 @@ async fn ids_workers_and_models_are_completed() {
         let found = client.complete_resource_simple("workspool://tasks/{id}", "id", &id[..10]).await.unwrap();
         assert!(found.contains(&id));
         assert_eq!(client.complete_prompt_simple("delegate", "worker", "shel").await.unwrap(), ["shell"]);
+        let of_claude = CompletionContext::with_arguments([("worker".into(), "claude".into())].into());
+        let models =
+            client.complete_prompt_argument("delegate", "model", "so", Some(of_claude)).await.unwrap();
+        assert_eq!(models.values, ["sonnet"]);
+        let all = client.complete_prompt_simple("split", "model", "").await.unwrap();
+        assert!(all.len() > 5 && all.contains(&"sonnet".to_owned()), "{all:?}");
         assert!(client.complete_prompt_simple("delegate", "job", "x").await.unwrap().is_empty());
         assert!(
             client.complete_resource_simple("workspool://tasks/{id}", "id", "zz").await.unwrap().is_empty()

@@ -91,7 +91,10 @@ fn the_patch_does_not_depend_on_the_users_settings() {
     assert!(one.contains("+x") && !one.contains("four"), "{one}");
     let stat = world.on("diff", id, &["--stat", "src/lib.txt", "R.md"]).ok().text();
     assert_eq!(stat.lines().count(), 2, "{stat}");
-    world.on("diff", id, &["src/lib.tx"]).exits(4).says(&["did not change src/lib.tx", "did you mean src/lib.txt?"]);
+    world
+        .on("diff", id, &["src/lib.tx"])
+        .exits(4)
+        .says(&["did not change src/lib.tx", "did you mean src/lib.txt?"]);
 }
 
 #[test]
