@@ -38,6 +38,8 @@ fn plan(bench: &Bench, configuration: &str, args: &[&str]) {
     let before = std::fs::read_to_string(&configuration).ok();
     let setup = bench.world.run(&["setup", bench.program, "--yes"]).ok();
     assert!(setup.text().contains("is registered with"), "{}", setup.text());
+    // OpenCode's own command cannot take a server out again, so its file is edited.
+    assert_eq!(setup.text().contains("run  "), bench.program != "opencode", "{}", setup.text());
     assert!(bench.world.run(&["setup", bench.program, "--yes"]).ok().text().contains("registered already"));
 
     let task = json!({
