@@ -143,7 +143,6 @@ async fn calls_that_wait_do_not_poll() {
         }
     }
     assert_eq!(answered, 20, "the end is heard of");
-    drop(send);
     drop(input);
     server.wait().unwrap();
 }
