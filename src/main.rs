@@ -1,4 +1,4 @@
-//! Hands over: to supervisor, keeper and mock worker at once, to all else by way of the command line.
+//! Hands over: to supervisor, keeper and the workers of this program at once, to all else by way of the command line.
 
 use std::process::ExitCode;
 
@@ -9,6 +9,7 @@ fn main() -> ExitCode {
         Some("keep") => workspool::keeper::main(args),
         Some("exec") => workspool::attempt::main(args),
         Some("mock") => workspool::worker::mock::main(args),
+        Some("command") => workspool::worker::command::main(args),
         _ => workspool::cli::main(),
     }
 }

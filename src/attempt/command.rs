@@ -6,11 +6,11 @@ use super::steps::tail;
 use crate::durable;
 use crate::keeper;
 use crate::model::profile::Template;
-use crate::model::{Class, Phase, ReviewFile, TaskId};
+use crate::model::{Class, Command, Phase, ReviewFile, TaskId};
 use crate::spool::{AttemptDir, Spool};
 use crate::worker::invoke::InvokeError;
 use crate::worker::prompt::{NeedResult, PromptInput, Repair};
-use crate::worker::{invoke, private, prompt};
+use crate::worker::{fill, invoke, private, prompt};
 use anyhow::Context as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -58,7 +58,12 @@ impl Attempt<'_> {
         let values = self.values(&step, PathBuf::new(), String::new(), None);
         // Where the worker itself cannot be started either, that says why.
         let Ok(made) = invoke::invocation(profile, &values) else { return Ok(Ok(None)) };
-        let mut plan = self.command_plan(&step, command, TIME)?;
+        let command = match command {
+            Command::Argv(args) => Command::Argv(fill::fill_all(args, profile, &values)?),
+            // Nothing is filled into what a shell reads: it could end a word, or begin a command.
+            Command::Shell(line) => Command::Shell(line.clone()),
+        };
+        let mut plan = self.command_plan(&step, &command, TIME)?;
         plan.env.extend(made.env);
         plan.env.extend(private::variables(profile, &values));
         plan.pass_env.extend(made.pass_env);

@@ -9,7 +9,7 @@ use crate::keeper::{self, Budget, Cause, DeadlineKind, Ended, StepExit};
 use crate::model::{Class, ErrorClass, Phase, State, Verification};
 use crate::worker::invoke::InvokeError;
 use crate::worker::prompt::{Failure, Repair};
-use crate::worker::{Observed, Report, Summary, Verdict, env, health, invoke, judge, stops};
+use crate::worker::{Observed, Report, Summary, Verdict, env, fill, health, judge, stops};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,12 +17,24 @@ impl Attempt<'_> {
     /// Lets the worker work and checks what it did, until the gate passes or nothing is left to try.
     pub(super) fn work_and_verify(&self, outcome: &mut Outcome) -> anyhow::Result<Option<End>> {
         let repairs = self.task.spec.repair.unwrap_or(0);
-        let mut repair = None;
-        for round in 1..=repairs + 1 {
-            if let Some(end) = self.work(round, repair.take(), outcome)? {
-                self.look_after_failure(round, outcome)?;
-                return Ok(Some(end));
+        let (mut repaired, mut repair, mut fresh) = (0, None, false);
+        for round in 1.. {
+            match self.work(round, repair.clone(), fresh, outcome)? {
+                Worked::Done => {}
+                Worked::NoSession => {
+                    // It has not begun: the same once more, in a new session.
+                    if let Err(end) = self.look(round, outcome)? {
+                        return Ok(Some(end));
+                    }
+                    fresh = true;
+                    continue;
+                }
+                Worked::Ended(end) => {
+                    self.look_after_failure(round, outcome)?;
+                    return Ok(Some(end));
+                }
             }
+            fresh = false;
             let work = match self.look(round, outcome)? {
                 Ok(work) => work,
                 Err(end) => return Ok(Some(end)),
@@ -32,26 +44,11 @@ impl Attempt<'_> {
                 Err(end) => return Ok(Some(end)),
             };
             match gate.verification {
-                Verification::Failed if round <= repairs => {
-                    repair = Some(self.evidence(round, repairs, &gate))
+                Verification::Failed if repaired < repairs => {
+                    repaired += 1;
+                    repair = Some(self.evidence(repaired, repairs, &gate));
                 }
-                Verification::Failed => {
-                    let failed: Vec<&_> = gate.runs.iter().filter(|r| !r.passed).collect();
-                    let first = failed
-                        .first()
-                        .map_or_else(String::new, |r| format!("{} ({})", r.command, gate::ended(r)));
-                    let more = if failed.len() > 1 {
-                        format!(" and {} more", failed.len() - 1)
-                    } else {
-                        String::new()
-                    };
-                    let (class, place) = match gate.only_in_place {
-                        true => (Class::GateEnv, " in a clean tree, though it passes in the workspace"),
-                        false => (Class::GateFailed, ""),
-                    };
-                    let message = format!("verification failed{place}: {first}{more}");
-                    return Ok(Some(End::failed(class, Phase::Verifying, message)));
-                }
+                Verification::Failed => return Ok(Some(gate_failed(&gate))),
                 _ => return Ok(None),
             }
         }
@@ -67,13 +64,19 @@ impl Attempt<'_> {
         Repair { round, of, failures: failures.collect() }
     }
 
-    /// One run of the worker.
-    fn work(&self, round: u32, repair: Option<Repair>, outcome: &mut Outcome) -> anyhow::Result<Option<End>> {
+    /// One run of the worker; `fresh`: in a new session, whatever was before.
+    fn work(
+        &self,
+        round: u32,
+        repair: Option<Repair>,
+        fresh: bool,
+        outcome: &mut Outcome,
+    ) -> anyhow::Result<Worked> {
         let step = format!("work.{round}");
-        let session = self.session(outcome)?;
+        let session = if fresh { None } else { self.session(outcome)? };
         let probed = match self.probe(round)? {
             Ok(probed) => probed,
-            Err(end) => return Ok(Some(end)),
+            Err(end) => return Ok(Worked::Ended(end)),
         };
         let invocation = match self.invocation(round, repair, session.as_deref(), probed)? {
             Ok(invocation) => invocation,
@@ -84,13 +87,13 @@ impl Attempt<'_> {
                     InvokeError::TooLong(_) => Class::WorkerFailed,
                     InvokeError::Own(_) => Class::Internal,
                 };
-                return Ok(Some(End::failed(class, Phase::Working, e.to_string())));
+                return Ok(Worked::Ended(End::failed(class, Phase::Working, e.to_string())));
             }
         };
         outcome.restrictions = self.restrictions(&invocation.enforced);
         if !self.dir.step(&step).exists() {
             if self.cancelled() {
-                return Ok(Some(self.cancelled_end(Phase::Working)));
+                return Ok(Worked::Ended(self.cancelled_end(Phase::Working)));
             }
             self.enter(Phase::Working)?;
         }
@@ -100,7 +103,7 @@ impl Attempt<'_> {
             None if self.dir.step(&step).exists() => Duration::ZERO,
             None => {
                 let message = "the time for the work is over";
-                return Ok(Some(End::failed(Class::Timeout, Phase::Working, message)));
+                return Ok(Worked::Ended(End::failed(Class::Timeout, Phase::Working, message)));
             }
         };
         let mut plan = self.step_plan(&self.plan.workspace, &step, invocation.argv)?;
@@ -115,8 +118,9 @@ impl Attempt<'_> {
         }
         let spec = &self.task.spec;
         plan.deadlines.total_ms = Some(millis(total).max(1));
+        let own = self.plan.profile.silence_timeout;
         plan.deadlines.silence_ms =
-            Some(spec.silence_timeout.unwrap_or(self.plan.defaults.silence_timeout) * 1000);
+            Some(spec.silence_timeout.or(own).unwrap_or(self.plan.defaults.silence_timeout) * 1000);
         plan.deadlines.start_ms = spec.start_timeout.or(self.plan.profile.start_timeout).map(|s| s * 1000);
         let (asked, most) = (&spec.budget, &self.config.ceilings.budget);
         // What earlier rounds used is used.
@@ -136,7 +140,7 @@ impl Attempt<'_> {
         };
         if let Some(stop) = &self.plan.profile.stop {
             let values = self.values(&step, PathBuf::new(), String::new(), None);
-            plan.stop = Some(invoke::fill_all(stop, &self.plan.profile, &values)?);
+            plan.stop = Some(fill::fill_all(stop, &self.plan.profile, &values)?);
         }
         let carried = self.carry_step(&step, &plan, Phase::Working)?;
         let dir = self.dir.step(&step);
@@ -144,9 +148,15 @@ impl Attempt<'_> {
             self.take_over(&exit, outcome);
         }
         match carried {
-            Err(end) => Ok(Some(end)),
+            Err(end) => Ok(Worked::Ended(end)),
             Ok(exit) => {
                 let summary = keeper::summary(&dir)?;
+                let ended = self.judge(&exit, &summary);
+                if let (Some((_, ErrorClass::SessionNotFound)), Some(lost)) = (&ended, &session) {
+                    outcome.warnings.push(format!("the session {lost} was not found any more: a new one was begun"));
+                    outcome.session = None;
+                    return Ok(Worked::NoSession);
+                }
                 outcome.report = report(&summary, &exit);
                 let known = || health::version(self.locked.spool(), &self.plan.profile);
                 outcome.version = outcome.version.take().or_else(|| summary.version.clone()).or_else(known);
@@ -154,7 +164,7 @@ impl Attempt<'_> {
                 for (tool, reason) in &summary.denials {
                     outcome.warnings.push(format!("the worker was refused {tool}: {reason}"));
                 }
-                Ok(self.judge(&exit, &summary))
+                Ok(ended.map_or(Worked::Done, |(end, _)| Worked::Ended(end)))
             }
         }
     }
@@ -184,8 +194,8 @@ impl Attempt<'_> {
         self.note_census(exit, outcome);
     }
 
-    /// What the worker's end means: never the exit code alone.
-    fn judge(&self, exit: &StepExit, summary: &Summary) -> Option<End> {
+    /// What the worker's end means, and in the program's own terms: never the exit code alone.
+    fn judge(&self, exit: &StepExit, summary: &Summary) -> Option<(End, ErrorClass)> {
         let at = Phase::Working;
         match &exit.cause {
             Cause::Deadline { which } => {
@@ -194,7 +204,13 @@ impl Attempt<'_> {
                     DeadlineKind::Silence => Class::SilenceTimeout,
                     DeadlineKind::Start => Class::StartTimeout,
                 };
-                return Some(End::failed(class, at, format!("the worker was ended: {}", describe(exit))));
+                let told = match summary.retrying() {
+                    Some(Some(status)) => format!("; it was trying again after HTTP status {status}"),
+                    Some(None) => "; it was trying a request again".to_owned(),
+                    None => String::new(),
+                };
+                let message = format!("the worker was ended: {}{told}", describe(exit));
+                return Some((End::failed(class, at, message), ErrorClass::Interrupted));
             }
             Cause::Exit
             | Cause::Lingered
@@ -204,7 +220,8 @@ impl Attempt<'_> {
         }
         if let Ended::NotStarted { error, not_found } = &exit.ended {
             let class = if *not_found { Class::NotFound } else { Class::WorkerFailed };
-            return Some(End::failed(class, at, format!("the worker could not be started: {error}")));
+            let message = format!("the worker could not be started: {error}");
+            return Some((End::failed(class, at, message), ErrorClass::NotFound));
         }
         let (exit_code, signal) = match (&exit.cause, &exit.ended) {
             (Cause::Lingered, _) => (Some(0), None),
@@ -233,7 +250,7 @@ impl Attempt<'_> {
         if class == ErrorClass::Interrupted {
             (end.state, end.class, end.transient) = (State::Interrupted, None, true);
         }
-        Some(end)
+        Some((end, class))
     }
 
     /// Time for this run of the worker: what is left of the attempt's own, within what all attempts together
@@ -263,6 +280,27 @@ impl Attempt<'_> {
     }
 }
 
+/// What a run of the worker came to.
+enum Worked {
+    /// It did its work.
+    Done,
+    /// It could not continue the session that it was to continue.
+    NoSession,
+    /// It ends the attempt.
+    Ended(End),
+}
+
+fn gate_failed(gate: &Gate) -> End {
+    let failed: Vec<&_> = gate.runs.iter().filter(|r| !r.passed).collect();
+    let first = failed.first().map_or_else(String::new, |r| format!("{} ({})", r.command, gate::ended(r)));
+    let more = if failed.len() > 1 { format!(" and {} more", failed.len() - 1) } else { String::new() };
+    let (class, place) = match gate.only_in_place {
+        true => (Class::GateEnv, " in a clean tree, though it passes in the workspace"),
+        false => (Class::GateFailed, ""),
+    };
+    End::failed(class, Phase::Verifying, format!("verification failed{place}: {first}{more}"))
+}
+
 fn report(summary: &Summary, exit: &StepExit) -> Report {
     let answer = summary.answer().unwrap_or_default();
     let mut report = Report::find(answer).or_else(|| Report::find(&exit.stdout_tail)).unwrap_or_default();
@@ -279,6 +317,7 @@ fn class_of(class: ErrorClass) -> Class {
         ErrorClass::Quota => Class::Quota,
         ErrorClass::ContextFull => Class::ContextFull,
         ErrorClass::Permission => Class::Permission,
+        ErrorClass::NotFound => Class::NotFound,
         ErrorClass::Provider
         | ErrorClass::ModelNotFound
         | ErrorClass::InvalidRequest

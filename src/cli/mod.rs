@@ -108,6 +108,7 @@ enum Verb {
     Schema(schema::Args),
     Demo(demo::Args),
     Agent(crate::worker::agent::Options),
+    Vscode(crate::worker::vscode::Options),
 }
 
 /// Parses the command line, carries the verb out, and says how it went.
@@ -136,6 +137,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Schema(args) => return schema::run(&args),
         Verb::Demo(args) => return demo::run(&args),
         Verb::Agent(options) => return Ok(crate::worker::agent::run(&options)),
+        Verb::Vscode(options) => return Ok(crate::worker::vscode::run(&options)),
         Verb::Mcp(args) => return mcp::run(cli.spool, &args),
         Verb::Completions(args) => return completions::run(&args),
         Verb::Man(args) => return man::run(&args),
@@ -177,7 +179,7 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Metrics(args) => metrics::run(&house, &args),
         Verb::Notify(args) => notify::run(&house, &args),
         Verb::Retain(args) => retain::run(&house, &args),
-        Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Mcp(_) | Verb::Setup(_) => Ok(0),
+        Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Vscode(_) | Verb::Mcp(_) | Verb::Setup(_) => Ok(0),
         Verb::Completions(_) | Verb::Man(_) | Verb::Config(_) | Verb::Doctor(_) => Ok(0),
     }
 }

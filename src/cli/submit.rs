@@ -5,7 +5,7 @@ use super::{term, wait};
 use crate::intake::{self, Accepted};
 use crate::model::input::{self, Submission};
 use crate::model::task::SubmittedBy;
-use crate::model::{Command, Door, Effort, GateKind, Permission, TaskSpec, WorkerName, WorkspaceKind};
+use crate::model::{Command, Door, Effort, GateKind, Permission, Role, TaskSpec, WorkerName, WorkspaceKind};
 use crate::verbs::House;
 use chrono::{DateTime, TimeDelta, Utc};
 use std::io::Read as _;
@@ -52,6 +52,9 @@ pub struct SpecArgs {
     /// Who does it: see `workspool workers list`
     #[arg(long, short, value_name = "NAME")]
     worker: Option<WorkerName>,
+    /// The part that the worker plays: [routes] in config.toml may have a worker for it
+    #[arg(long, value_name = "ROLE")]
+    role: Option<Role>,
     /// The model, where the worker can choose one
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
@@ -94,6 +97,12 @@ pub struct SpecArgs {
     /// A pattern of paths that must not change (can be repeated)
     #[arg(long, value_name = "GLOB")]
     forbid: Vec<String>,
+    /// Ask the worker to use no network; the result says whether that was enforced
+    #[arg(long)]
+    no_network: bool,
+    /// Ask the worker to run no shell commands; the result says whether that was enforced
+    #[arg(long)]
+    no_shell: bool,
     /// When it counts as done, in words (can be repeated)
     #[arg(long, value_name = "TEXT")]
     acceptance: Vec<String>,
@@ -156,10 +165,13 @@ impl SpecArgs {
             spec.repository = Some(std::path::absolute(&repo)?);
         }
         set(&mut spec.worker, self.worker);
+        set(&mut spec.role, self.role);
         set(&mut spec.model, self.model);
         set(&mut spec.effort, self.effort);
         list(&mut spec.verify, self.verify.into_iter().map(Command::Shell).collect());
         spec.verify_all |= self.verify_all;
+        spec.no_network |= self.no_network;
+        spec.no_shell |= self.no_shell;
         set(&mut spec.gate, self.gate);
         set(&mut spec.repair, self.repair);
         set(&mut spec.title, self.title);

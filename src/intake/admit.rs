@@ -37,7 +37,7 @@ pub(super) fn records(
     let names = batch_names(&specs, first, &mut found);
     let mut repos: HashMap<PathBuf, Result<RepoRef, Unusable>> = HashMap::new();
     let mut fault = None;
-    let mut workers: HashMap<Option<WorkerName>, Result<(WorkerName, RoutedBy), Problem>> = HashMap::new();
+    let mut workers: HashMap<_, Result<(WorkerName, RoutedBy), Problem>> = HashMap::new();
     let size = u32::try_from(specs.len()).unwrap_or(u32::MAX);
     let mut tasks = Vec::with_capacity(specs.len());
     let now = Utc::now();
@@ -56,8 +56,8 @@ pub(super) fn records(
             found(k, p);
         }
         let worker = workers
-            .entry(spec.worker.clone())
-            .or_insert_with(|| worker::route(spool, config, spec.worker.as_ref()))
+            .entry((spec.worker.clone(), spec.role))
+            .or_insert_with(|| worker::route(spool, config, spec.worker.as_ref(), spec.role))
             .clone()
             .and_then(|(name, rule)| worker::accepts(spool, config, &name, &spec).map(|()| (name, rule)));
         let repo = match spec.repository.as_ref().filter(|path| path.is_absolute()) {

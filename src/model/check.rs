@@ -182,9 +182,6 @@ fn not_yet(spec: &TaskSpec) -> Vec<Problem> {
             "leave it out, and say in the objective what kind of work it is",
         );
     }
-    if spec.role.is_some() {
-        no("role", "a role", "leave it out");
-    }
     if spec.provider.is_some() {
         no("provider", "choosing a provider", "leave it out");
     }

@@ -3,8 +3,8 @@
 use super::command::Command;
 use super::id::WorkerName;
 use super::task::Budget;
-use super::words::{GateKind, NoticeKind, Permission};
-use schemars::JsonSchema;
+use super::words::{GateKind, NoticeKind, Permission, RouteKey};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,6 +25,10 @@ pub struct Config {
     /// The worker of tasks that name none; `auto` takes the first that is available.
     #[schemars(example = &"claude")]
     pub default_worker: Option<WorkerName>,
+    /// The worker of tasks that name none, by their role; `default` is for tasks without a role, or with one
+    /// that has no route.
+    #[schemars(schema_with = "routes_schema", example = example_routes())]
+    pub routes: BTreeMap<RouteKey, WorkerName>,
     /// The model of tasks that name none, by worker.
     pub models: BTreeMap<WorkerName, String>,
     /// Where workspaces are made. May be on another disk. Default: `worktrees/` in the spool.
@@ -57,6 +61,7 @@ impl Default for Config {
             worker_concurrency: BTreeMap::new(),
             poll: 5,
             default_worker: None,
+            routes: BTreeMap::new(),
             models: BTreeMap::new(),
             worktrees: None,
             inbox: Vec::new(),
@@ -73,6 +78,20 @@ impl Default for Config {
 
 fn example_worker_concurrency() -> serde_json::Value {
     serde_json::json!({ "claude": 2 })
+}
+
+/// One table with any of the keys: not a table with a key of its own for each.
+fn routes_schema(generator: &mut SchemaGenerator) -> Schema {
+    let keys: Vec<&str> = RouteKey::ALL.iter().map(|key| key.as_str()).collect();
+    json_schema!({
+        "type": "object",
+        "propertyNames": { "enum": keys },
+        "additionalProperties": generator.subschema_for::<WorkerName>()
+    })
+}
+
+fn example_routes() -> serde_json::Value {
+    serde_json::json!({ "reviewer": "codex", "default": "claude" })
 }
 
 fn example_inbox() -> serde_json::Value {

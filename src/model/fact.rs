@@ -215,8 +215,11 @@ pub enum ErrorClass {
     Interrupted,
     /// A command line, a configuration or a folder that the program refuses.
     Usage,
-    /// The program refused its model a tool, and stopped over it.
+    /// What it was to do is not allowed: the program refused its model a tool and stopped over it, or
+    /// refused the task.
     Permission,
+    /// A program that it needs, or somebody that it was to talk to on this machine, is not there.
+    NotFound,
     /// Anything else.
     Other,
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// A worker: `workers/<name>.json`, or built in.
 ///
-/// In `command`, the other argument lists, `env` and `files` these stand for values of the attempt, each
+/// In `command`, the other argument lists, `env`, `files` and `probe` these stand for values of the attempt, each
 /// filled into its own argument and never passed through a shell: `{prompt}`, `{prompt_file}`,
 /// `{workspace}`, `{attempt_dir}`, `{files_dir}`, `{private_dir}`, `{task}`, `{attempt}`, `{model}`,
 /// `{effort}`, `{session}`, `{turns}`, `{cost_usd}`, `{probe}`, and `{workspool}` (this program). `{model:json}`
@@ -56,6 +56,9 @@ pub struct Profile {
     /// Arguments that are added when a model is chosen. Absent: it cannot be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub model: Vec<String>,
+    /// Arguments that come after all others: for what must stand last, such as a prompt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tail: Vec<String>,
     /// Models to offer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
@@ -110,10 +113,12 @@ pub struct Profile {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
     /// A local command whose output, without space around it, fills `{probe}` in `files`, `env` and arguments.
-    /// It runs in the workspace before the worker, with the worker's environment.
+    /// It runs in the workspace before the worker, with the worker's environment; a list of arguments may use
+    /// the same `{…}` as others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Command>,
-    /// Who pays: workers with one account share its limits. Absent: the worker's name.
+    /// Who pays. Workers that name the same account wait together when its provider refuses requests for a
+    /// while, and count together against `concurrency`. Absent: the worker has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
 
@@ -139,6 +144,10 @@ pub struct Profile {
     /// Seconds until its first output; a task's own value goes first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_timeout: Option<u64>,
+    /// Seconds that it may print nothing; a task's own value goes first. For programs that print only at
+    /// their end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silence_timeout: Option<u64>,
     /// How to install it and sign in, in a line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<String>,

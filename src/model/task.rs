@@ -35,11 +35,12 @@ pub struct TaskSpec {
     /// What kind of work it is. Default: `code`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// The part that the worker plays.
+    /// The part that the worker plays: `[routes]` in the configuration may have a worker for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
 
-    /// Who does it. Absent: the default worker of the configuration, else of the environment.
+    /// Who does it. Absent: the configuration's route for the role, else its default worker, else the
+    /// environment's, else the first that is available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerName>,
     /// The provider of the model, where the worker can choose one.
@@ -347,6 +348,8 @@ pub enum RoutedBy {
     Task,
     /// The configuration's route for the role.
     Role,
+    /// The configuration's route for tasks without one of their own.
+    DefaultRoute,
     /// The configuration's default worker.
     Default,
     /// `WORKSPOOL_WORKER`.

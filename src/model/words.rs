@@ -128,7 +128,7 @@ words! {
         Quota = "quota",
         /// The worker is not signed in.
         Auth = "auth",
-        /// An executable is missing.
+        /// An executable is missing, or a program on this machine that the worker talks to.
         NotFound = "not_found",
         /// The worker printed nothing at all in the time that it had for its start.
         StartTimeout = "start_timeout",
@@ -266,6 +266,45 @@ words! {
         Debugger = "debugger",
         /// Looks at operations.
         OpsAnalyst = "ops_analyst",
+    }
+}
+
+words! {
+    /// What a route of the configuration is for: a role, or all tasks without a route of their own.
+    RouteKey {
+        /// Tasks without a role, or with a role that has no route.
+        Default = "default",
+        /// Tasks of an implementer.
+        Implementer = "implementer",
+        /// Tasks of a tester.
+        Tester = "tester",
+        /// Tasks of a researcher.
+        Researcher = "researcher",
+        /// Tasks of a reviewer.
+        Reviewer = "reviewer",
+        /// Tasks of a writer of documentation.
+        DocsWriter = "docs_writer",
+        /// Tasks of a data analyst.
+        DataAnalyst = "data_analyst",
+        /// Tasks of a debugger.
+        Debugger = "debugger",
+        /// Tasks of an operations analyst.
+        OpsAnalyst = "ops_analyst",
+    }
+}
+
+impl From<Role> for RouteKey {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Implementer => RouteKey::Implementer,
+            Role::Tester => RouteKey::Tester,
+            Role::Researcher => RouteKey::Researcher,
+            Role::Reviewer => RouteKey::Reviewer,
+            Role::DocsWriter => RouteKey::DocsWriter,
+            Role::DataAnalyst => RouteKey::DataAnalyst,
+            Role::Debugger => RouteKey::Debugger,
+            Role::OpsAnalyst => RouteKey::OpsAnalyst,
+        }
     }
 }
 

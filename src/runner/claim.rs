@@ -5,45 +5,69 @@
 
 use crate::attempt;
 use crate::durable;
-use crate::model::{Config, Short, State, Task, Ticket, WorkerName};
+use crate::model::{Config, Short, State, Task, Ticket};
 use crate::spool::{Breaker, Found, LockedTask, Place, Spool, SpoolError, parsed};
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use std::collections::HashMap;
 use std::process::Child;
 
-/// How many attempts may run at once.
+/// How many attempts may run at once, and which providers refuse requests.
+///
+/// Workers that name the same account are one to its provider: they count together, and wait together.
 #[derive(Debug)]
 struct Limits {
     total: u32,
     repo: u32,
     workers: HashMap<Short, u32>,
+    /// The most of all workers of an account.
+    accounts: HashMap<String, u32>,
+    /// The accounts of workers that name one.
+    account_of: HashMap<Short, String>,
     breakers: HashMap<Short, Breaker>,
 }
 
 impl Limits {
     fn of(spool: &Spool, config: &Config) -> Self {
         let breakers = spool.tripped().unwrap_or_default();
-        let mut workers: HashMap<Short, u32> = HashMap::new();
-        if let Ok(all) = crate::worker::all(spool) {
-            for (name, (_, profile)) in all {
-                if let Some(most) = profile.ok().and_then(|p| p.concurrency) {
-                    workers.insert(Short::of(name.as_str()), most);
+        let mut limits = Limits {
+            total: config.max_concurrency,
+            repo: config.repo_concurrency,
+            workers: HashMap::new(),
+            accounts: HashMap::new(),
+            account_of: HashMap::new(),
+            breakers,
+        };
+        for (name, (_, profile)) in crate::worker::all(spool).unwrap_or_default() {
+            let (Ok(profile), worker) = (profile, Short::of(name.as_str())) else { continue };
+            match (profile.account, profile.concurrency) {
+                (None, most) => limits.workers.extend(most.map(|most| (worker, most))),
+                (Some(account), most) => {
+                    let known = limits.accounts.get(&account).copied();
+                    let least = known.into_iter().chain(most).min();
+                    limits.accounts.extend(least.map(|least| (account.clone(), least)));
+                    limits.account_of.insert(worker, account);
                 }
             }
         }
         let named = config.worker_concurrency.iter();
-        workers.extend(named.map(|(name, most): (&WorkerName, &u32)| (Short::of(name.as_str()), *most)));
-        Limits { total: config.max_concurrency, repo: config.repo_concurrency, workers, breakers }
+        limits.workers.extend(named.map(|(name, most)| (Short::of(name.as_str()), *most)));
+        limits
     }
-}
 
-impl Limits {
+    /// Whether two workers are one to their provider.
+    fn share(&self, a: Short, b: Short) -> bool {
+        let account = |worker| self.account_of.get(worker);
+        a == b || account(&a).is_some_and(|name| account(&b) == Some(name))
+    }
+
     /// The limit of a provider that a ticket has to wait for. Opens its record only where a limit holds.
     fn provider(&self, spool: &Spool, ticket: &Ticket) -> Option<Limit> {
-        let breaker = self.breakers.get(&ticket.worker)?;
+        let mut shared = self.breakers.iter().filter(|(worker, _)| self.share(**worker, ticket.worker)).peekable();
+        shared.peek()?;
         let model = spool.read_task(ticket.task).ok().and_then(|t| t.spec.model);
-        breaker.holds(model.as_deref()).then_some(Limit::Provider(breaker.until))
+        let held = shared.filter(|(_, breaker)| breaker.holds(model.as_deref()));
+        held.map(|(_, breaker)| breaker.until).max().map(Limit::Provider)
     }
 }
 
@@ -90,10 +114,16 @@ impl Running {
                 });
             }
         }
-        match limits.workers.get(&ticket.worker) {
-            Some(most) if at(&self.workers, ticket.worker) >= *most => Some(Limit::Worker(*most)),
-            _ => None,
+        if let Some(most) = limits.workers.get(&ticket.worker)
+            && at(&self.workers, ticket.worker) >= *most
+        {
+            return Some(Limit::Worker(*most));
         }
+        let account = limits.account_of.get(&ticket.worker)?;
+        let most = *limits.accounts.get(account)?;
+        let of_account = |(worker, count): (&Short, &u32)| if limits.share(*worker, ticket.worker) { *count } else { 0 };
+        let running: u32 = self.workers.iter().map(of_account).sum();
+        (running >= most).then(|| Limit::Account(account.clone(), most))
     }
 }
 
@@ -108,6 +138,8 @@ pub enum Limit {
     Directory,
     /// Of the worker.
     Worker(u32),
+    /// Of all workers of an account.
+    Account(String, u32),
     /// Of the worker's provider, until this time.
     Provider(DateTime<Utc>),
 }

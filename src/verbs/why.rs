@@ -18,6 +18,7 @@ pub fn why(house: &House, id: TaskId) -> anyhow::Result<Vec<String>> {
     match found.place {
         Place::Queue => {
             let (limit, before) = runner::standing(spool, &house.config, &found.ticket)?;
+            let free = limit.is_none();
             lines.push(match limit {
                 None => {
                     "queued: nothing keeps it from running but that no runner has claimed it yet".to_owned()
@@ -37,6 +38,9 @@ pub fn why(house: &House, id: TaskId) -> anyhow::Result<Vec<String>> {
                 Some(Limit::Worker(n)) => {
                     format!("queued: {n} tasks of worker {} run, which is its limit", task.worker)
                 }
+                Some(Limit::Account(account, n)) => {
+                    format!("queued: {n} tasks of workers with the account {account} run, which is its limit")
+                }
             });
             if before > 0 {
                 lines.push(format!("{before} queued tasks go before it, by priority and age"));
@@ -54,7 +58,7 @@ pub fn why(house: &House, id: TaskId) -> anyhow::Result<Vec<String>> {
                     trouble.message
                 ));
             }
-            if limit.is_none() {
+            if free {
                 lines.push(
                     "start one with `workspool run --drain`, or keep one with `workspool run`".to_owned(),
                 );

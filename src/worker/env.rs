@@ -83,6 +83,7 @@ pub fn renamed(entry: &str) -> (&str, &str) {
 pub fn is_plain(name: &str) -> bool {
     const ENDS: &[&str] = &[
         "_URL",
+        "_FILE",
         "_HOME",
         "_DIR",
         "_PATH",

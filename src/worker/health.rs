@@ -154,7 +154,10 @@ struct Answer {
 /// Runs one of the program's own short commands and returns what it printed. It leaves nobody behind.
 fn ask(spool: &Spool, profile: &Profile, argv: &[String]) -> io::Result<Answer> {
     let Some((program, args)) = argv.split_first() else { return Err(io::ErrorKind::InvalidInput.into()) };
-    let mut command = Command::new(program);
+    let mut command = match program.as_str() {
+        "{workspool}" => Command::new(env::own_executable()?),
+        program => Command::new(program),
+    };
     command.args(args).current_dir(spool.tmp()).env_clear();
     for (new, old) in
         env::BASE.iter().copied().chain(profile.pass_env.iter().map(String::as_str)).map(env::renamed)

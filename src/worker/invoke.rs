@@ -1,30 +1,12 @@
 //! From a profile and an attempt to a command line: every value in its own argument, nothing through a shell.
 
 use super::env;
+use super::fill::filler;
 use crate::model::profile::{Forbidden, PromptBy, Switch, Template};
 use crate::model::{Effort, Permission, Profile};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-/// What stands for values of an attempt in a profile's arguments, variables and files.
-pub const PLACEHOLDERS: &[&str] = &[
-    "{prompt}",
-    "{prompt_file}",
-    "{workspace}",
-    "{attempt_dir}",
-    "{files_dir}",
-    "{private_dir}",
-    "{task}",
-    "{attempt}",
-    "{model}",
-    "{effort}",
-    "{session}",
-    "{probe}",
-    "{workspool}",
-    "{turns}",
-    "{cost_usd}",
-];
 
 /// The most bytes that one argument may have: Linux refuses longer ones (MAX_ARG_STRLEN, its end included).
 pub const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
@@ -171,6 +153,7 @@ pub fn invocation(profile: &Profile, values: &Values) -> Result<Invocation, Invo
     } else if values.new_session.is_some() {
         argv.extend(all(&profile.session));
     }
+    argv.extend(all(&profile.tail));
     if let Some(long) = argv.iter().map(String::len).find(|n| *n > LONGEST_ARGUMENT) {
         return Err(InvokeError::TooLong(long));
     }
@@ -182,9 +165,14 @@ pub fn invocation(profile: &Profile, values: &Values) -> Result<Invocation, Invo
             .any(|(new, old)| new == name && std::env::var_os(old).is_some())
     };
     vars.retain(|name, _| !passed(name));
-    let in_argv = profile.command.iter().any(|a| a.contains("{prompt}") || a.contains("{prompt_file}"));
-    let stdin = (profile.prompt == PromptBy::Stdin && !in_argv).then(|| values.prompt_file.clone());
+    let stdin = (profile.prompt == PromptBy::Stdin && !names_prompt(profile)).then(|| values.prompt_file.clone());
     Ok(Invocation { argv, stdin, env: vars, pass_env: profile.pass_env.clone(), enforced })
+}
+
+/// Whether an argument stands for the prompt, so that standard input has to be empty.
+pub fn names_prompt(profile: &Profile) -> bool {
+    let named = |arg: &String| arg.contains("{prompt}") || arg.contains("{prompt_file}");
+    profile.command.iter().chain(&profile.tail).any(named)
 }
 
 /// What the profile says of a permission. Of `custom` programs know nothing: to them it is
@@ -233,84 +221,6 @@ pub fn session_name(spool: &str, task: &str, attempt: u32, step: &str) -> String
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let (a, b, c, d, e) = (&bytes[..4], &bytes[4..6], &bytes[6..8], &bytes[8..10], &bytes[10..]);
     format!("{}-{}-{}-{}-{}", hex(a), hex(b), hex(c), hex(d), hex(e))
-}
-
-/// Fills the values of an attempt into arguments that are not the worker's own command.
-pub fn fill_all(args: &[String], profile: &Profile, values: &Values) -> std::io::Result<Vec<String>> {
-    let fill = filler(profile, values)?;
-    Ok(args.iter().map(|a| fill(a)).collect())
-}
-
-/// Returns what fills the values of an attempt into one argument.
-fn filler<'a>(profile: &'a Profile, values: &'a Values) -> std::io::Result<impl Fn(&str) -> String + 'a> {
-    let own = env::own_executable()?.to_string_lossy().into_owned();
-    let effort =
-        values.effort.map(|e| profile.efforts.get(&e).cloned().unwrap_or_else(|| e.as_str().to_owned()));
-    let model = values.model.clone().or_else(|| profile.default_model.clone());
-    let session = values.session.clone().or_else(|| values.new_session.clone());
-    let path = |path: &Path| Some(path.to_string_lossy().into_owned());
-    let value = move |name: &str| match name {
-        "prompt" => Some(values.prompt.clone()),
-        "prompt_file" => path(&values.prompt_file),
-        "workspace" => path(&values.workspace),
-        "attempt_dir" => path(&values.attempt_dir),
-        "files_dir" => path(&values.files_dir()),
-        "private_dir" => path(&values.private_dir),
-        "task" => Some(values.task.clone()),
-        "attempt" => Some(values.attempt.to_string()),
-        "model" => Some(model.clone().unwrap_or_default()),
-        "effort" => Some(effort.clone().unwrap_or_default()),
-        "session" => Some(session.clone().unwrap_or_default()),
-        "turns" => Some(values.turns.map(|n| n.to_string()).unwrap_or_default()),
-        "cost_usd" => Some(values.cost_usd.map(|n| n.to_string()).unwrap_or_default()),
-        "probe" => Some(values.probe.clone().unwrap_or_default()),
-        "workspool" => Some(own.clone()),
-        _ => None,
-    };
-    Ok(move |text: &str| {
-        fill(text, |name| match name.strip_suffix(":json") {
-            Some(name) => value(name).map(|v| serde_json::Value::String(v).to_string()),
-            None => value(name),
-        })
-    })
-}
-
-/// Puts values in for `{name}`s, once: what a value holds is never filled in again.
-fn fill(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(open) = rest.find('{') {
-        out.push_str(&rest[..open]);
-        let tail = &rest[open + 1..];
-        match tail.find('}').and_then(|close| value(&tail[..close]).map(|v| (close, v))) {
-            Some((close, v)) => {
-                out.push_str(&v);
-                rest = &tail[close + 1..];
-            }
-            None => {
-                out.push('{');
-                rest = tail;
-            }
-        }
-    }
-    out.push_str(rest);
-    out
-}
-
-/// Returns a `{name}` that stands for nothing, if an argument holds one.
-pub fn unknown_placeholder(text: &str) -> Option<String> {
-    let mut rest = text;
-    while let Some(open) = rest.find('{') {
-        let tail = &rest[open + 1..];
-        let close = tail.find('}')?;
-        let name = tail[..close].strip_suffix(":json").unwrap_or(&tail[..close]);
-        let word = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-        if word && !PLACEHOLDERS.contains(&format!("{{{name}}}").as_str()) {
-            return Some(format!("{{{name}}}"));
-        }
-        rest = tail;
-    }
-    None
 }
 
 #[cfg(test)]
@@ -367,6 +277,18 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", workspace.join("sub/.env")).unwrap();
         assert_eq!(found("sub/deep").as_deref(), Some("sub/.env"));
         assert_eq!(found(""), None);
+    }
+
+    #[test]
+    fn what_must_stand_last_comes_after_all_that_is_added() {
+        let p = profile(
+            r#"{"name": "a", "command": ["agent"], "model": ["--model", "{model}"], "tail": ["--", "{prompt}"],
+                "resume": ["--resume", "{session}"]}"#,
+        );
+        let chosen = Values { model: Some("m".into()), session: Some("s".into()), ..values("-x") };
+        let made = invocation(&p, &chosen).unwrap();
+        assert_eq!(made.argv, ["agent", "--model", "m", "--resume", "s", "--", "-x"]);
+        assert_eq!(made.stdin, None);
     }
 
     #[test]
@@ -438,12 +360,5 @@ mod tests {
             invocation(&p, &values("x")).unwrap().argv,
             ["bwrap", "--bind", "/w", "/w", "--", "agent"]
         );
-    }
-
-    #[test]
-    fn unknown_placeholders_are_found_and_json_is_left_alone() {
-        assert_eq!(unknown_placeholder("--x={promt}"), Some("{promt}".into()));
-        assert_eq!(unknown_placeholder("{\"a\": {\"b\": 1}}"), None);
-        assert_eq!(unknown_placeholder("{model}"), None);
     }
 }

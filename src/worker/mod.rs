@@ -8,7 +8,9 @@
 //! are ignored.
 
 pub mod agent;
+pub mod command;
 pub mod env;
+pub mod fill;
 pub mod health;
 pub mod invoke;
 pub mod mock;
@@ -18,6 +20,7 @@ pub mod prompt;
 mod registry;
 mod route;
 pub mod stops;
+pub mod vscode;
 
 mod aider;
 mod claude;

@@ -1,7 +1,8 @@
 //! What a worker finds on the disk when it starts: folders of its own, with the user's sign-in linked into
 //! them by path, and files made from the profile's templates.
 
-use super::invoke::{self, Values};
+use super::fill;
+use super::invoke::Values;
 use crate::durable;
 use crate::model::Profile;
 use crate::model::profile::PrivateDir;
@@ -34,7 +35,7 @@ pub fn prepare(profile: &Profile, values: &Values) -> io::Result<()> {
         for (name, template) in &profile.files {
             let path = root.join(name);
             durable::ensure_dir(path.parent().unwrap_or(&root))?;
-            let text = invoke::fill_all(std::slice::from_ref(template), profile, values)?.concat();
+            let text = fill::fill_all(std::slice::from_ref(template), profile, values)?.concat();
             durable::replace_unsynced(&path, text.as_bytes())?;
         }
     }

@@ -4,29 +4,49 @@
 use super::registry::{self, AUTO};
 use super::{health, models};
 use crate::model::task::RoutedBy;
-use crate::model::{Config, Problem, ProblemKind, Profile, TaskSpec, WorkerName, input};
+use crate::model::{Config, Problem, ProblemKind, Profile, Role, RouteKey, TaskSpec, WorkerName, input};
 use crate::spool::{Spool, config};
 
 /// In which order `auto` looks for a worker that is available.
 pub const AUTO_ORDER: &[&str] = &["dsh", "opencode", "claude", "codex", "gemini", "openai", "anthropic"];
 
-/// Chooses the worker of a task: the one that it names, else the configuration's default, else the
-/// environment's, else the first that is available. `auto`, wherever it stands, is the last of these.
+/// Chooses the worker of a task: the one that it names, else the configuration's route for its role, its
+/// default route, its default worker, else the environment's, else the first that is available. `auto`,
+/// wherever it stands, is the last of these.
 pub fn route(
     spool: &Spool,
     config: &Config,
     named: Option<&WorkerName>,
+    role: Option<Role>,
 ) -> Result<(WorkerName, RoutedBy), Problem> {
     let environment = config::environment_worker()
         .map_err(|e| Problem::new(ProblemKind::Worker, e.to_string()).at("worker"))?;
+    let route = |key: RouteKey| config.routes.get(&key).cloned();
     let chosen = named
         .map(|w| (w.clone(), RoutedBy::Task))
+        .or_else(|| role.and_then(|r| route(r.into())).map(|w| (w, RoutedBy::Role)))
+        .or_else(|| route(RouteKey::Default).map(|w| (w, RoutedBy::DefaultRoute)))
         .or_else(|| config.default_worker.clone().map(|w| (w, RoutedBy::Default)))
         .or_else(|| environment.map(|w| (w, RoutedBy::Environment)));
     match chosen {
-        Some((name, rule)) if name.as_str() != AUTO => Ok((there(spool, &name)?.name, rule)),
+        Some((name, rule)) if name.as_str() != AUTO => {
+            let profile = there(spool, &name).map_err(|p| blame(p, rule, role))?;
+            Ok((profile.name, rule))
+        }
         _ => Ok((first_available(spool)?, RoutedBy::Auto)),
     }
+}
+
+/// Says who named the worker, where it was not the task.
+fn blame(problem: Problem, rule: RoutedBy, role: Option<Role>) -> Problem {
+    let who = match rule {
+        RoutedBy::Role => format!("config.toml routes the role {} to it", role.map_or("", Role::as_str)),
+        RoutedBy::DefaultRoute => "config.toml has it as the route `default`".to_owned(),
+        RoutedBy::Default => "config.toml has it as default_worker".to_owned(),
+        RoutedBy::Environment => "WORKSPOOL_WORKER names it".to_owned(),
+        RoutedBy::Task | RoutedBy::Auto => return problem,
+    };
+    Problem { message: format!("{} ({who})", problem.message), ..problem }
 }
 
 /// The profile of a worker that is there: known, and its program installed.

@@ -86,6 +86,11 @@ impl Summary {
         }
     }
 
+    /// Whether the program was trying a failed request again at its end, and after which HTTP status.
+    pub fn retrying(&self) -> Option<Option<u16>> {
+        self.retrying
+    }
+
     /// Makes the summary of many facts.
     pub fn of<'a>(facts: impl IntoIterator<Item = &'a Fact>) -> Summary {
         let mut summary = Summary::default();

@@ -7,8 +7,12 @@
 #[path = "../spec/support/mod.rs"]
 mod support;
 
+mod accounts;
 mod commands;
+mod dsh;
 mod linked;
 mod models;
 mod programs;
 mod route;
+mod sessions;
+mod vscode;

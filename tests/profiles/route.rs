@@ -45,6 +45,43 @@ fn auto_takes_the_first_that_is_there_and_says_so() {
 }
 
 #[test]
+fn a_role_has_its_route_and_the_task_goes_before_it() {
+    let world = World::new();
+    let bin = only(&world);
+    for name in ["claude", "codex", "gemini", "qwen"] {
+        put(&bin, name, "echo 1.0");
+    }
+    world.configure(
+        "default_worker = \"qwen\"\n[routes]\nreviewer = \"codex\"\ndefault = \"gemini\"\n",
+    );
+    let by = |role: Option<&str>, worker: Option<&str>| {
+        let submit = world.submit("x").flag("hold");
+        let submit = role.into_iter().fold(submit, |s, role| s.with("role", role));
+        let id = worker.into_iter().fold(submit, |s, name| s.worker(name)).ok();
+        world.run(&["list"]).ok();
+        let task = world.task(id);
+        (task.worker.to_string(), task.routed_by)
+    };
+    assert_eq!(by(Some("reviewer"), None), ("codex".into(), RoutedBy::Role));
+    assert_eq!(by(Some("reviewer"), Some("claude")), ("claude".into(), RoutedBy::Task));
+    assert_eq!(by(Some("tester"), None), ("gemini".into(), RoutedBy::DefaultRoute));
+    assert_eq!(by(None, None), ("gemini".into(), RoutedBy::DefaultRoute));
+    world.configure("default_worker = \"qwen\"\n[routes]\nreviewer = \"auto\"\n");
+    assert_eq!(by(Some("reviewer"), None), ("claude".into(), RoutedBy::Auto));
+    assert_eq!(by(Some("tester"), None), ("qwen".into(), RoutedBy::Default));
+
+    // A route that leads nowhere is an error, and says where it stands.
+    world.configure("[routes]\nreviewer = \"opencode\"\n");
+    world
+        .submit("x")
+        .with("role", "reviewer")
+        .refused(4, &["opencode is not installed", "config.toml routes the role reviewer to it"]);
+    world.configure("[routes]\nreviewr = \"codex\"\n");
+    let said = world.run(&["config", "check"]).exits(8).text();
+    assert!(said.contains("unknown value `reviewr`") && said.contains("did you mean `reviewer`?"), "{said}");
+}
+
+#[test]
 fn a_worker_that_was_spoilt_does_not_give_way_to_the_next() {
     let world = World::new();
     let bin = only(&world);

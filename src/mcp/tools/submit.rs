@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Fields of a task that are not offered: of no use to a planner, or refused by this version as not yet
 /// done. They are taken all the same, and answered for.
-const HIDDEN: &[&str] = &["version", "mode", "role", "provider", "cron", "subagents", "client", "parent"];
+const HIDDEN: &[&str] = &["version", "mode", "provider", "cron", "subagents", "client", "parent"];
 
 pub fn tools() -> Vec<Tool> {
     vec![

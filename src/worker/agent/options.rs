@@ -34,7 +34,7 @@ pub struct Options {
     /// Randomness [default: 0.2 for the OpenAI APIs, the provider's own for Anthropic]
     #[arg(long, value_name = "NUMBER")]
     pub temperature: Option<f64>,
-    /// How hard the model should think (OpenAI APIs), in the provider's words
+    /// How hard the model should think, in the provider's words
     #[arg(long, value_name = "WORD")]
     pub effort: Option<String>,
     /// The tokens that the model can read at once [default: 128000, 200000 for Anthropic]

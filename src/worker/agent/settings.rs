@@ -140,9 +140,6 @@ impl Settings {
         let Some(model) = model else {
             return Err(usage("no model is named (--model)"));
         };
-        if options.effort.is_some() && anthropic {
-            return Err(usage("--effort is for the OpenAI APIs"));
-        }
         if options.temperature.is_some_and(|t| !(0.0..=2.0).contains(&t)) {
             return Err(usage("the temperature is not between 0 and 2"));
         }

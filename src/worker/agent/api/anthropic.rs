@@ -30,7 +30,28 @@ pub(super) fn body(ask: &Ask<'_>) -> Value {
         "tools": tools,
     });
     set(&mut body, "temperature", settings.temperature.filter(|_| !ask.spared.temperature));
+    match settings.effort.as_deref() {
+        Some(effort) if ask.spared.effort_in_words => {
+            // Thinking is part of the answer's limit, and leaves no choice of a temperature.
+            let budget = thinking_tokens(effort);
+            body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
+            body["max_tokens"] = (settings.max_output_tokens.saturating_add(budget)).into();
+            body.as_object_mut().map(|fields| fields.remove("temperature"));
+        }
+        Some(effort) => body["output_config"] = json!({"effort": effort}),
+        None => {}
+    }
     body
+}
+
+/// How many tokens a model that knows no efforts may think in.
+fn thinking_tokens(effort: &str) -> u32 {
+    match effort {
+        "low" => 2_048,
+        "medium" => 8_192,
+        "high" => 16_384,
+        _ => 32_000,
+    }
 }
 
 /// Roles alternate, and all results of one answer's calls stand in one message.

@@ -59,6 +59,8 @@ pub(super) struct Spared {
     encrypted_thoughts: bool,
     /// Send no thoughts back.
     thoughts: bool,
+    /// Say Anthropic's effort as a number of tokens to think in, as its older models know it.
+    effort_in_words: bool,
 }
 
 impl Spared {
@@ -72,6 +74,8 @@ impl Spared {
         let before = *self;
         if said.contains("max_tokens") || said.contains("max_completion_tokens") {
             self.other_limit = true;
+        } else if said.contains("output_config") || said.contains("effort parameter") {
+            self.effort_in_words = true;
         } else if said.contains("temperature") {
             self.temperature = true;
         } else if said.contains("stream_options") || said.contains("include_usage") {

@@ -1,9 +1,13 @@
 //! Which workers there are: built in, and linked by a file in `workers/`.
 
-use super::{env, invoke, private};
-use crate::durable;
-use crate::model::profile::Switch;
-use crate::model::{Command, Problem, ProblemKind, Profile, VERSION, WorkerName, input};
+mod check;
+mod link;
+
+pub use check::check;
+pub use link::{link, unlink};
+
+use super::env;
+use crate::model::{Problem, ProblemKind, Profile, WorkerName, input};
 use crate::spool::{Spool, SpoolError, names};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -12,18 +16,21 @@ use std::path::PathBuf;
 
 /// Built-in profiles by name: files of the same kind as linked ones.
 const BUILT_IN: &[(&str, &str)] = &[
-    ("aider", include_str!("profiles/aider.json")),
-    ("anthropic", include_str!("profiles/anthropic.json")),
-    ("claude", include_str!("profiles/claude.json")),
-    ("codex", include_str!("profiles/codex.json")),
-    ("copilot", include_str!("profiles/copilot.json")),
-    ("gemini", include_str!("profiles/gemini.json")),
-    ("mock", include_str!("profiles/mock.json")),
-    ("openai", include_str!("profiles/openai.json")),
-    ("opencode", include_str!("profiles/opencode.json")),
-    ("qwen", include_str!("profiles/qwen.json")),
-    ("shell", include_str!("profiles/shell.json")),
-    ("zcode-glm", include_str!("profiles/zcode-glm.json")),
+    ("aider", include_str!("../profiles/aider.json")),
+    ("anthropic", include_str!("../profiles/anthropic.json")),
+    ("claude", include_str!("../profiles/claude.json")),
+    ("codex", include_str!("../profiles/codex.json")),
+    ("command", include_str!("../profiles/command.json")),
+    ("copilot", include_str!("../profiles/copilot.json")),
+    ("dsh", include_str!("../profiles/dsh.json")),
+    ("gemini", include_str!("../profiles/gemini.json")),
+    ("mock", include_str!("../profiles/mock.json")),
+    ("openai", include_str!("../profiles/openai.json")),
+    ("opencode", include_str!("../profiles/opencode.json")),
+    ("qwen", include_str!("../profiles/qwen.json")),
+    ("shell", include_str!("../profiles/shell.json")),
+    ("vscode", include_str!("../profiles/vscode.json")),
+    ("zcode-glm", include_str!("../profiles/zcode-glm.json")),
 ];
 
 /// Other names of built-in workers.
@@ -182,150 +189,6 @@ fn extend(base: &Profile, given: Map<String, Value>) -> Result<Profile, Problem>
     serde_json::from_value(Value::Object(merged)).map_err(problem)
 }
 
-/// What must hold for a profile besides its form.
-pub fn check(profile: &Profile) -> Result<(), Problem> {
-    let invalid = |field: &str, message: String| Err(Problem::new(ProblemKind::Invalid, message).at(field));
-    if profile.version.is_some_and(|v| v != VERSION) {
-        return invalid("version", format!("this program reads version {VERSION}"));
-    }
-    if profile.name.as_str() == AUTO {
-        return invalid("name", format!("{AUTO} stands for the first worker that is available"));
-    }
-    if profile.command.first().is_none_or(|p| p.is_empty()) {
-        return invalid("command", "the command is empty".into());
-    }
-    if super::parser(&profile.output).is_none() {
-        let near = input::nearest(&profile.output, super::PARSERS);
-        let p = Problem::new(ProblemKind::Invalid, format!("there is no output format {:?}", profile.output))
-            .at("output");
-        return Err(p.hint(match near {
-            Some(near) => format!("did you mean {near:?}?"),
-            None => format!("expected one of {}", super::PARSERS.join(", ")),
-        }));
-    }
-    for (field, text) in texts(profile) {
-        if let Some(unknown) = invoke::unknown_placeholder(text) {
-            let known = invoke::PLACEHOLDERS.join(", ");
-            return invalid(&field, format!("{unknown} stands for nothing: expected one of {known}"));
-        }
-    }
-    let without_variables = |value: &str| !value.is_empty() && !value.contains('=');
-    for (k, name) in profile.pass_env.iter().enumerate() {
-        let (new, old) = env::renamed(name);
-        if !without_variables(new) || !without_variables(old) {
-            return invalid(&format!("pass_env[{k}]"), format!("{name:?}: expected NAME, or NEW=OLD"));
-        }
-    }
-    for name in profile.files.keys() {
-        if !private::is_plain(name) {
-            return invalid("files", format!("{name:?}: expected a relative path without .."));
-        }
-    }
-    if let Some(name) = profile.refuse_files.iter().find(|name| !private::is_plain(name)) {
-        return invalid("refuse_files", format!("{name:?}: expected a relative path without .."));
-    }
-    for (variable, dir) in &profile.private_dirs {
-        if !private::is_plain(variable) || variable.contains(['/', '=']) {
-            return invalid("private_dirs", format!("{variable:?} is not the name of a variable"));
-        }
-        if let Some(name) = dir.link.iter().find(|name| !private::is_plain(name)) {
-            return invalid("private_dirs", format!("{name:?}: expected a relative path without .."));
-        }
-    }
-    if let Some(Err(message)) = profile.probe.as_ref().map(Command::check) {
-        return invalid("probe", message);
-    }
-    for (k, stop) in profile.stop_patterns.iter().enumerate() {
-        if let Err(e) = regex::bytes::Regex::new(&stop.pattern) {
-            return invalid(&format!("stop_patterns[{k}].pattern"), format!("not a regular expression: {e}"));
-        }
-    }
-    for code in profile.exit_codes.keys() {
-        if code.parse::<u8>().is_err() {
-            return invalid("exit_codes", format!("{code:?}: expected an exit code, 0 to 255"));
-        }
-    }
-    if profile.concurrency == Some(0) {
-        return invalid("concurrency", "0 would run nothing: expected at least 1".into());
-    }
-    if profile.account.is_some() {
-        let p = Problem::new(
-            ProblemKind::NotYet,
-            "workers that share the limits of one account cannot be done yet by this version",
-        );
-        return Err(p.at("account").hint("leave it out: each worker then has an account of its own"));
-    }
-    Ok(())
-}
-
-/// All texts of a profile in which values are filled, with the names of their fields.
-fn texts(profile: &Profile) -> Vec<(String, &str)> {
-    let mut found = Vec::new();
-    let p = profile;
-    let stop = p.stop.as_deref().unwrap_or_default();
-    let mut lists: Vec<(String, &[String])> = [
-        ("command", &p.command[..]),
-        ("wrap", &p.wrap),
-        ("model", &p.model),
-        ("effort", &p.effort),
-        ("resume", &p.resume),
-        ("session", &p.session),
-        ("max_turns", &p.max_turns),
-        ("max_cost", &p.max_cost),
-        ("stop", stop),
-    ]
-    .map(|(field, args)| (field.to_owned(), args))
-    .into();
-    let mut maps = vec![("env".to_owned(), &p.env), ("files".to_owned(), &p.files)];
-    for (permission, args) in &p.permissions {
-        lists.push((format!("permissions.{permission}.args"), &args.args));
-        maps.push((format!("permissions.{permission}.env"), &args.env));
-    }
-    for (field, switch) in [("no_network", &p.no_network), ("no_shell", &p.no_shell)] {
-        if let Some(Switch { args, env }) = switch {
-            lists.push((format!("{field}.args"), args));
-            maps.push((format!("{field}.env"), env));
-        }
-    }
-    for (field, args) in lists {
-        found.extend(args.iter().enumerate().map(|(k, arg)| (format!("{field}[{k}]"), arg.as_str())));
-    }
-    for (field, map) in maps {
-        found.extend(map.iter().map(|(k, text)| (format!("{field}.{k}"), text.as_str())));
-    }
-    found
-}
-
-/// Links a worker: checks that it can run, then writes its profile as it was given.
-pub fn link(spool: &Spool, given: &Map<String, Value>, replace: bool) -> Result<Profile, Problem> {
-    let io = |e: serde_json::Error| Problem::new(ProblemKind::Malformed, e.to_string());
-    let bytes = serde_json::to_vec_pretty(given).map_err(io)?;
-    let mut profile: Profile = input::json(&bytes)?;
-    if let Some(base) = profile.extends.clone() {
-        let of_own_name = base == profile.name;
-        let found = whole(spool, &canonical(spool, &base), of_own_name, MAX_DEPTH)
-            .map_err(|e| Problem::new(ProblemKind::Worker, e.to_string()).at("extends"))?
-            .ok_or_else(|| no_base(&base))?;
-        profile = extend(&found, given.clone())?;
-    }
-    check(&profile)?;
-    if executable(&profile).is_none() {
-        let field = if profile.wrap.is_empty() { "command[0]" } else { "wrap[0]" };
-        return Err(missing_executable(program(&profile)).at(field));
-    }
-    let path = spool.worker(&profile.name);
-    if path.exists() && !replace {
-        return Err(Problem::new(
-            ProblemKind::Conflict,
-            format!("a worker {} is linked already", profile.name),
-        )
-        .hint("use --replace, or another name"));
-    }
-    durable::replace(&path, &bytes)
-        .map_err(|e| Problem::new(ProblemKind::Worker, SpoolError::io("write", &path, e).to_string()))?;
-    Ok(profile)
-}
-
 fn no_base(base: &WorkerName) -> Problem {
     let message = format!("there is no worker {base} to start from, or it starts from this one");
     Problem::new(ProblemKind::Invalid, message).at("extends")
@@ -344,7 +207,7 @@ pub fn executable(profile: &Profile) -> Option<PathBuf> {
     }
 }
 
-pub(super) fn missing_executable(program: &str) -> Problem {
+pub(in crate::worker) fn missing_executable(program: &str) -> Problem {
     let path = std::env::var("PATH").unwrap_or_default();
     let what = if program.contains('/') {
         format!("{program} is not there, or is not executable")
@@ -356,14 +219,6 @@ pub(super) fn missing_executable(program: &str) -> Problem {
     } else {
         format!("install it, or give its full path (PATH is {path})")
     })
-}
-
-/// Unlinks a worker. Says whether there was one.
-pub fn unlink(spool: &Spool, name: &WorkerName) -> Result<bool, SpoolError> {
-    let path = spool.worker(name);
-    let there = path.is_file();
-    durable::remove_file(&path).map_err(|e| SpoolError::io("remove", &path, e))?;
-    Ok(there)
 }
 
 #[cfg(test)]
@@ -429,33 +284,5 @@ mod tests {
             let error = get(&spool, name).unwrap_err();
             assert!(error.contains("there is no worker"), "{name}: {error}");
         }
-    }
-
-    #[test]
-    fn a_profile_that_asks_for_what_is_not_there_is_refused() {
-        let refused = |json: Value| {
-            let p = check(&serde_json::from_value(json).unwrap()).unwrap_err();
-            (p.kind, p.field.unwrap_or_default())
-        };
-        let with = |key: &str, value: Value| {
-            let mut profile = serde_json::json!({ "name": "a", "command": ["agent"] });
-            profile[key] = value;
-            refused(profile)
-        };
-        use ProblemKind::{Invalid, NotYet};
-        use serde_json::json;
-        assert_eq!(with("name", json!("auto")), (Invalid, "name".into()));
-        assert_eq!(with("account", json!("team")), (NotYet, "account".into()));
-        assert_eq!(with("effort", json!(["--effort={efort}"])), (Invalid, "effort[0]".into()));
-        assert_eq!(with("env", json!({ "A": "{nothing}" })), (Invalid, "env.A".into()));
-        assert_eq!(with("files", json!({ "../x": "" })), (Invalid, "files".into()));
-        assert_eq!(with("pass_env", json!(["A", "B=C", "=D"])), (Invalid, "pass_env[2]".into()));
-        assert_eq!(
-            with("private_dirs", json!({ "A": { "link": ["/x"] } })),
-            (Invalid, "private_dirs".into())
-        );
-        let pattern = json!([{ "pattern": "(", "class": "auth" }]);
-        assert_eq!(with("stop_patterns", pattern), (Invalid, "stop_patterns[0].pattern".into()));
-        assert_eq!(with("exit_codes", json!({ "300": "auth" })), (Invalid, "exit_codes".into()));
     }
 }
