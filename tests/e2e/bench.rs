@@ -56,13 +56,33 @@ impl Bench {
                 set("GEMINI_API_KEY", KEY);
                 set("GOOGLE_GEMINI_BASE_URL", &url);
                 // With a base URL of its own, the program takes the kind of sign-in from the settings only.
-                let settings = json!({ "security": { "auth": { "selectedType": "gemini-api-key" } } });
+                // Ten times is its own number: minutes.
+                let settings = json!({
+                    "security": { "auth": { "selectedType": "gemini-api-key" } }, "general": { "maxAttempts": 2 }
+                });
                 self.home(".gemini/settings.json", &settings.to_string());
             }
             "qwen" => {
                 set("OPENAI_API_KEY", KEY);
                 set("OPENAI_BASE_URL", &openai);
                 set("OPENAI_MODEL", "scripted");
+            }
+            "copilot" => {
+                set("COPILOT_PROVIDER_BASE_URL", &openai);
+                set("COPILOT_PROVIDER_TYPE", "openai");
+                set("COPILOT_PROVIDER_API_KEY", KEY);
+                set("COPILOT_MODEL", "scripted");
+                set("COPILOT_OFFLINE", "true");
+            }
+            "dsh" => {
+                set("DEEPSEEK_API_KEY", KEY);
+                set("DEEPSEEK_BASE_URL", &openai);
+            }
+            "aider" => {
+                set("OPENAI_API_KEY", KEY);
+                set("OPENAI_API_BASE", &openai);
+                // What it would ask the network for: prices of models.
+                set("AIDER_ANALYTICS", "false");
             }
             other => panic!("nobody knows how {other} signs in"),
         }
@@ -78,7 +98,19 @@ impl Bench {
     pub fn submit(&self, repo: &Repo, objective: &str) -> Submit<'_> {
         let submit = self.world.submit(objective).repo(repo).worker(self.program).with("retries", "0");
         // What tools it offers its model depends on the model's name.
-        if self.program == "codex" { submit.with("model", "gpt-5") } else { submit }
+        match self.model() {
+            Some(model) => submit.with("model", model),
+            None => submit,
+        }
+    }
+
+    /// The model to ask for, where the program does not take just any.
+    pub fn model(&self) -> Option<&'static str> {
+        match self.program {
+            "codex" => Some("gpt-5"),
+            "aider" => Some("openai/scripted"),
+            _ => None,
+        }
     }
 
     /// The words that make the model write `path`, by whatever tool the program has for it.

@@ -30,8 +30,11 @@ macro_rules! program {
     };
 }
 
-program!(claude: write, refused, hang, cancel, read_only, four_at_once, long_prompt, repair, revise, untrusted);
-program!(codex: write, refused, hang, cancel, read_only, four_at_once, long_prompt, repair, revise, untrusted, no_network);
-program!(opencode: write, refused, hang, cancel, read_only, four_at_once, long_prompt, repair, revise, untrusted);
-program!(gemini: write, refused, hang, cancel, read_only, four_at_once, long_prompt, repair, revise, untrusted);
-program!(qwen: write, refused, hang, cancel, read_only, four_at_once, long_prompt, repair, revise, untrusted);
+program!(claude: write, refused, limited, broken, hang, cancel, read_only, no_shell, four_at_once, long_prompt, repair, revise, lost_session, untrusted);
+program!(codex: write, refused, limited, broken, hang, cancel, read_only, four_at_once, long_prompt, repair, revise, lost_session, untrusted, no_network);
+program!(opencode: write, refused, limited, broken, hang, cancel, read_only, no_shell, four_at_once, long_prompt, repair, revise, lost_session, untrusted);
+program!(gemini: write, refused, limited, broken, hang, cancel, read_only, no_shell, four_at_once, long_prompt, repair, revise, lost_session, untrusted);
+program!(qwen: write, refused, limited, broken, hang, cancel, read_only, no_shell, four_at_once, long_prompt, repair, revise, lost_session, untrusted);
+program!(copilot: write, refused, hang, cancel, read_only, no_shell, four_at_once, repair, revise, untrusted);
+program!(dsh: write, refused, limited, broken, hang, cancel, read_only, no_shell, four_at_once, repair, model, untrusted);
+program!(aider: write, refused, hang, read_only, untrusted);

@@ -77,6 +77,10 @@ fn reply(scenario: &str, ask: &Ask) -> Reply {
             calls: calls.into_iter().map(|(name, args)| (name, args.to_string())).collect(),
             ..Reply::default()
         },
+        // A client without tools takes files from the text: aider, by their name and a block.
+        None if ask.tools.is_empty() && order_of(ask, "WRITE").is_some() => {
+            say(&format!("{}\n```\n{CONTENT}```\n", order_of(ask, "WRITE").unwrap_or_default()))
+        }
         None => {
             let names: Vec<&str> = ask.tools.iter().map(|(name, _)| name.as_str()).collect();
             say(&format!("No tool fits (scripted). tools={names:?}"))
@@ -86,11 +90,7 @@ fn reply(scenario: &str, ask: &Ask) -> Reply {
 
 /// Finds the last order in the prompt.
 fn order(ask: &Ask) -> Option<(String, Value)> {
-    let last = |what: &str| {
-        let at = ask.text.rfind(&format!("[[{what} "))? + what.len() + 3;
-        let end = ask.text[at..].find("]]")?;
-        Some(&ask.text[at..at + end])
-    };
+    let last = |what: &str| order_of(ask, what);
     if let Some((name, arguments)) = last("CALL").and_then(|call| call.split_once(' ')) {
         return Some((name.to_owned(), serde_json::from_str(arguments).ok()?));
     }
@@ -150,6 +150,13 @@ fn is_named(name: &str, tool: &str) -> bool {
     name.strip_suffix(tool).is_some_and(|rest| rest.is_empty() || rest.ends_with('_'))
 }
 
+/// What the last order of a kind names.
+fn order_of<'a>(ask: &'a Ask, what: &str) -> Option<&'a str> {
+    let at = ask.text.rfind(&format!("[[{what} "))? + what.len() + 3;
+    let end = ask.text[at..].find("]]")?;
+    Some(&ask.text[at..at + end])
+}
+
 /// Calls the client's tool for commands.
 fn run(ask: &Ask, command: &str) -> Option<(String, Value)> {
     let told = json!({"command": command, "description": "run it"});
@@ -177,6 +184,7 @@ fn write(ask: &Ask, path: &str) -> Option<(String, Value)> {
         Some(tool) if tool.to_string().contains("filePath") => {
             json!({"filePath": path, "content": CONTENT})
         }
+        Some(tool) if tool.to_string().contains("file_path") => file_path.clone(),
         _ => json!({"path": path, "content": CONTENT}),
     };
     let write_file = match ask.tool("write_file") {
