@@ -7,6 +7,7 @@ mod modelserver;
 
 mod answers;
 mod bench;
+mod effort;
 mod failures;
 mod keys;
 mod resume;

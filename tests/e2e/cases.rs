@@ -55,7 +55,9 @@ pub fn write(bench: &Bench) {
     // These two print text: no session, and no figures.
     if !matches!(bench.program, "aider" | "dsh") {
         assert!(result.worker.session.is_some(), "{:?}", result.worker);
-        assert!(result.usage.input_tokens.is_some_and(|n| n > 0), "{:?}", result.usage);
+        // One that is not asked by way of its own provider does not say what was used.
+        let counts = bench.program == "copilot" || result.usage.input_tokens.is_some_and(|n| n > 0);
+        assert!(counts, "{:?}", result.usage);
     }
     assert!(result.survivors.is_empty(), "{:?}", result.survivors);
     clean(bench);
@@ -106,10 +108,14 @@ pub fn broken(bench: &Bench) {
     bench.scenario("err500");
     bench.world.set_env("CLAUDE_CODE_MAX_RETRIES", "2");
     let repo = bench.world.repo("r");
-    let id =
-        bench.submit(&repo, "do it").with("env", "CLAUDE_CODE_MAX_RETRIES").with("timeout", "300").ok();
+    // These two go on for minutes.
+    let patient = matches!(bench.program, "opencode" | "qwen");
+    let submit = bench.submit(&repo, "do it").with("env", "CLAUDE_CODE_MAX_RETRIES");
+    let id = submit.with("timeout", if patient { "40" } else { "110" }).ok();
     let result = drained(bench, id);
-    assert_eq!((result.state, result.class), (State::Failed, Some(Class::WorkerFailed)), "{}", result.message);
+    let expected =
+        if patient { (State::TimedOut, Class::Timeout) } else { (State::Failed, Class::WorkerFailed) };
+    assert_eq!((result.state, result.class), (expected.0, Some(expected.1)), "{}", result.message);
     assert!(bench.server.seen("err500").len() > 1, "it did not try again");
     clean(bench);
 }

@@ -127,3 +127,50 @@ fn a_repository_that_would_steer_the_program_is_refused_unless_it_may() {
     assert!(result.message.contains(".agent/hooks"), "{}", result.message);
     world.succeeded(trusting);
 }
+
+#[test]
+fn a_program_may_be_wrapped_and_what_was_wrapped_is_stopped() {
+    let world = World::new();
+    let tools = world.root().join("tools");
+    let stopped = world.root().join("stopped");
+    let wrapper = put(&tools, "box", "name=$1; shift; echo \"in $name\" > boxed.txt; exec \"$@\"");
+    let agent = put(&tools, "agent", "cat > prompt.txt");
+    let stop = put(&tools, "unbox", &format!("echo \"$@\" >> '{}'", stopped.display()));
+    let profile = json!({
+        "name": "boxed", "command": [agent], "wrap": [wrapper, "w-{task}"], "stop": [stop, "w-{task}", "{attempt}"]
+    });
+    let file = world.root().join("boxed.json");
+    fs::write(&file, profile.to_string()).unwrap();
+    world.run(&["workers", "link", "--file", &file.to_string_lossy()]).ok();
+    let repo = world.repo("r");
+    let id = world.submit("the objective").repo(&repo).worker("boxed").ok();
+    world.drain();
+    let branch = world.succeeded(id).branch.unwrap();
+    assert_eq!(repo.show(&branch, "boxed.txt"), format!("in w-{id}\n"));
+    assert!(repo.show(&branch, "prompt.txt").contains("the objective"));
+    assert_eq!(fs::read_to_string(&stopped).unwrap(), format!("w-{id} 1\n"));
+}
+
+#[test]
+fn a_program_that_is_silent_by_nature_says_so_in_its_file() {
+    let world = World::configured("[defaults]\nsilence_timeout = 1\n");
+    let agent = put(&world.root().join("tools"), "agent", "sleep 3; echo done");
+    let link = |name: &str, more: serde_json::Value| {
+        let mut profile = json!({ "name": name, "command": [agent] });
+        profile.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let file = world.root().join("profile.json");
+        fs::write(&file, profile.to_string()).unwrap();
+        world.run(&["workers", "link", "--file", &file.to_string_lossy()]).ok();
+    };
+    link("quiet", json!({ "silence_timeout": 600 }));
+    link("plain", json!({}));
+    let quiet = world.submit("x").worker("quiet").ok();
+    let plain = world.submit("x").worker("plain").with("retries", "0").ok();
+    let task = json!({ "objective": "x", "worker": "quiet", "retries": 0, "silence_timeout": 1 });
+    let asked = world.submit_file("-").input(task.to_string()).ok();
+    world.drain();
+    world.succeeded(quiet);
+    for id in [plain, asked] {
+        assert_eq!(world.result(id).class, Some(Class::SilenceTimeout));
+    }
+}

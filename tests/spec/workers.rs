@@ -3,7 +3,7 @@
 use crate::support::World;
 use serde_json::{Value, json};
 use std::fs;
-use workspool::model::State;
+use workspool::model::{Class, State};
 
 fn link(world: &World, name: &str, args: &[&str]) {
     let command = world.misbehave_command(args);
@@ -217,4 +217,27 @@ fn a_script_may_name_its_own_interpreter() {
     world.drain();
     world.succeeded(id);
     assert_eq!(world.on("artifacts", id, &["out.txt"]).ok().text(), "42\n");
+}
+
+#[test]
+fn a_command_runs_without_a_shell() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let submit = |objective: &str| world.submit(objective).repo(&repo).worker("command").ok();
+    let words = submit("cp README.md 'a b; $HOME *.txt'");
+    let list = submit("[\"touch\", \"x y\", \"$(id)\"]");
+    let (missing, broken) = (submit("no-such-program-here x"), submit("touch 'x"));
+    world.drain();
+    let files = |id| {
+        let result = world.succeeded(id);
+        result.changed.into_iter().map(|c| c.path).collect::<Vec<_>>()
+    };
+    assert_eq!(files(words), ["a b; $HOME *.txt"]);
+    assert_eq!(files(list), ["$(id)", "x y"]);
+    let result = world.result(missing);
+    assert_eq!((result.state, result.class), (State::Failed, Some(Class::NotFound)), "{}", result.message);
+    assert!(result.message.contains("cannot run \"no-such-program-here\""), "{}", result.message);
+    let result = world.result(broken);
+    assert_eq!((result.state, result.class), (State::Failed, Some(Class::WorkerFailed)));
+    assert!(result.message.contains("is not closed"), "{}", result.message);
 }

@@ -50,7 +50,7 @@ fn thinking_tokens(effort: &str) -> u32 {
         "low" => 2_048,
         "medium" => 8_192,
         "high" => 16_384,
-        _ => 32_000,
+        _ => 23_000,
     }
 }
 
