@@ -119,7 +119,8 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
     };
     let mut events = EventLog::open(&locked.dir().events()).map_err(fault)?;
     let worker = plan.profile.name.clone();
-    events.add(Some(n), EventKind::Started { worker, adopted }).map_err(fault)?;
+    let model = plan.model.clone();
+    events.add(Some(n), EventKind::Started { worker, model, adopted }).map_err(fault)?;
     Ok(Attempt {
         locked,
         task,

@@ -121,6 +121,7 @@ impl Attempt<'_> {
                 ended: describe(&exit),
                 elapsed_ms: exit.elapsed_ms,
                 usage: exit.usage.clone(),
+                model: exit.said.model.clone(),
             })?;
         }
         match &exit.cause {

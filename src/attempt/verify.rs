@@ -88,6 +88,7 @@ impl Attempt<'_> {
                     ended: describe(exit),
                     elapsed_ms: exit.elapsed_ms,
                     usage: exit.usage.clone(),
+                    model: None,
                 })?;
             }
             let log = format!("attempts/{}/steps/{step}/log.jsonl", self.number());

@@ -127,8 +127,11 @@ fn words(what: &EventKind) -> String {
         EventKind::Edited { revision, .. } => format!("edited: revision {revision}"),
         EventKind::Held { message, .. } => format!("held: {message}"),
         EventKind::Released { reason } => format!("released from {reason}"),
-        EventKind::Started { worker, adopted: false } => format!("started with {worker}"),
-        EventKind::Started { worker, adopted: true } => format!("taken over, with {worker}"),
+        EventKind::Started { worker, model, adopted } => {
+            let how = if *adopted { "taken over, with" } else { "started with" };
+            let model = model.as_ref().map(|m| format!(" and the model {m}")).unwrap_or_default();
+            format!("{how} {worker}{model}")
+        }
         EventKind::Phase { phase } => phase.to_string(),
         EventKind::Step { step, ended, elapsed_ms, .. } => {
             format!("{step}: {ended} after {}", term::duration(*elapsed_ms))

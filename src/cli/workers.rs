@@ -5,9 +5,11 @@ use super::models::Models;
 use super::term;
 use crate::model::profile::PromptBy;
 use crate::model::{Permission, Profile, WorkerName, input};
+use crate::runner;
 use crate::verbs::House;
 use crate::worker::health::{self, Health};
 use crate::worker::{self, Origin};
+use chrono::{DateTime, Utc};
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -139,12 +141,33 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     concurrency: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<String>,
+    /// The limit of its provider that holds its tasks now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limited: Option<Limited>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     models: Option<Models>,
     can: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     install: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
+}
+
+/// A limit of a provider.
+#[derive(serde::Serialize)]
+struct Limited {
+    until: DateTime<Utc>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    message: String,
+}
+
+impl Limited {
+    fn of(house: &House, worker: &WorkerName) -> Option<Self> {
+        let breaker = runner::provider_limit(&house.spool, &house.config, worker)?;
+        Some(Limited { until: breaker.until, model: breaker.model, message: breaker.message })
+    }
 }
 
 impl Row {
@@ -156,6 +179,8 @@ impl Row {
             origin: origin.as_str(),
             can: can(&profile),
             concurrency: house.config.worker_concurrency.get(&profile.name).copied().or(profile.concurrency),
+            limited: Limited::of(house, &profile.name),
+            account: profile.account,
             health,
             models: models.ok(),
             problem,
@@ -175,6 +200,8 @@ impl Row {
             description: None,
             provider: None,
             concurrency: None,
+            account: None,
+            limited: None,
             models: None,
             can: Vec::new(),
             install: None,
@@ -223,13 +250,15 @@ fn list(house: &House, json: bool) -> Result<u8, Exit> {
     }
     for row in rows {
         let there = match (row.health.installed, row.health.signed_in) {
+            (true, _) if row.limited.is_some() => "limited",
             (false, _) => "missing",
             (true, Some(false)) => "signed out",
             (true, _) => "installed",
         };
         let version = row.health.version.as_deref().unwrap_or("-");
-        let text = match row.problem {
-            Some(problem) if row.health.installed => problem,
+        let text = match (row.problem, row.limited) {
+            (Some(problem), _) if row.health.installed => problem,
+            (None, Some(limited)) => format!("until {}: {}", limited.until.to_rfc3339(), limited.message),
             _ => row.description.unwrap_or_default(),
         };
         let text = text.lines().next().unwrap_or_default();
@@ -268,6 +297,10 @@ fn check(house: &House, name: &WorkerName, json: bool) -> Result<u8, Exit> {
         said("model", models.current())?;
     }
     said("can", if row.can.is_empty() { "-".into() } else { row.can.join(", ") })?;
+    if let Some(limited) = &row.limited {
+        let what = limited.model.as_ref().map(|m| format!(" (model {m})")).unwrap_or_default();
+        said("limited", format!("until {}{what}: {}", limited.until.to_rfc3339(), limited.message))?;
+    }
     if let Some(problem) = &row.problem {
         term::error(problem);
     }

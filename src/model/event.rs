@@ -59,6 +59,9 @@ pub enum EventKind {
     Started {
         /// The worker.
         worker: WorkerName,
+        /// The model that was chosen; absent where that is left to the worker's program.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
         /// Whether it goes on with what another supervisor left.
         #[serde(default)]
         adopted: bool,
@@ -79,6 +82,9 @@ pub enum EventKind {
         /// What it used, as reported.
         #[serde(default, skip_serializing_if = "Usage::is_empty")]
         usage: Usage,
+        /// The model that a worker's program says it used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
     },
     /// Something that somebody should know.
     Warning {

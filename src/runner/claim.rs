@@ -5,7 +5,7 @@
 
 use crate::attempt;
 use crate::durable;
-use crate::model::{Config, Short, State, Task, Ticket};
+use crate::model::{Config, Short, State, Task, Ticket, WorkerName};
 use crate::spool::{Breaker, Found, LockedTask, Place, Spool, SpoolError, parsed};
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
@@ -69,6 +69,15 @@ impl Limits {
         let held = shared.filter(|(_, breaker)| breaker.holds(model.as_deref()));
         held.map(|(_, breaker)| breaker.until).max().map(Limit::Provider)
     }
+}
+
+/// The limit of its provider that holds tasks of a worker now, the longest of them: its own, or that of a worker
+/// with the same account.
+pub fn provider_limit(spool: &Spool, config: &Config, worker: &WorkerName) -> Option<Breaker> {
+    let limits = Limits::of(spool, config);
+    let worker = Short::of(worker.as_str());
+    let shared = limits.breakers.iter().filter(|(known, _)| limits.share(**known, worker));
+    shared.map(|(_, breaker)| breaker.clone()).max_by_key(|breaker| breaker.until)
 }
 
 /// Whether every one of these queued tickets waits for a provider's limit to lift.

@@ -6,7 +6,7 @@ mod pass;
 mod presence;
 mod watch;
 
-pub use claim::{Limit, standing};
+pub use claim::{Limit, provider_limit, standing};
 pub use pass::{Pass, next_due, pass};
 pub use presence::{Awake, Woken, awake, is_awake, restart, shutdown, wake};
 pub use watch::Watch;

@@ -25,6 +25,14 @@ fn workers_of_one_account_wait_together_when_its_provider_refuses() {
     world.drain();
     world.succeeded(other);
     assert_eq!(world.state(two), State::Queued);
+    let rows: Vec<Value> = world.run(&["workers", "list", "--json"]).ok().json();
+    let limited = |name: &str| rows.iter().find(|r| r["name"] == name).unwrap().get("limited").cloned();
+    for name in ["one", "two"] {
+        let limited = limited(name).unwrap();
+        assert!(limited["message"].as_str().unwrap().contains("out of quota"), "{limited}");
+    }
+    assert_eq!(limited("other"), None);
+    world.run(&["workers", "list"]).ok();
     let why = world.on("why", two, &[]).ok().text();
     assert!(why.contains("the provider of worker two refuses requests until"), "{why}");
 }

@@ -3,6 +3,7 @@
 use super::programs::put;
 use super::support::World;
 use serde_json::Value;
+use workspool::model::EventKind;
 
 fn model_of(world: &World, worker: &str) -> Value {
     let rows: Vec<Value> = world.run(&["models", worker, "--json"]).ok().json();
@@ -29,6 +30,11 @@ fn the_task_goes_before_the_configuration_before_the_environment() {
         let result = world.succeeded(id);
         let seen = repo.show(result.branch.as_deref().unwrap(), "model.txt").trim().to_owned();
         assert_eq!(result.worker.model.unwrap_or_default(), seen);
+        let chosen = world.events(id).into_iter().find_map(|e| match e {
+            EventKind::Started { model, .. } => Some(model),
+            _ => None,
+        });
+        assert_eq!(chosen.unwrap().unwrap_or_default(), seen);
         seen
     };
     assert_eq!(used(None), "");
