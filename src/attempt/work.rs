@@ -153,7 +153,9 @@ impl Attempt<'_> {
                 let summary = keeper::summary(&dir)?;
                 let ended = self.judge(&exit, &summary);
                 if let (Some((_, ErrorClass::SessionNotFound)), Some(lost)) = (&ended, &session) {
-                    outcome.warnings.push(format!("the session {lost} was not found any more: a new one was begun"));
+                    outcome
+                        .warnings
+                        .push(format!("the session {lost} was not found any more: a new one was begun"));
                     outcome.session = None;
                     return Ok(Worked::NoSession);
                 }

@@ -63,7 +63,8 @@ impl Limits {
 
     /// The limit of a provider that a ticket has to wait for. Opens its record only where a limit holds.
     fn provider(&self, spool: &Spool, ticket: &Ticket) -> Option<Limit> {
-        let mut shared = self.breakers.iter().filter(|(worker, _)| self.share(**worker, ticket.worker)).peekable();
+        let mut shared =
+            self.breakers.iter().filter(|(worker, _)| self.share(**worker, ticket.worker)).peekable();
         shared.peek()?;
         let model = spool.read_task(ticket.task).ok().and_then(|t| t.spec.model);
         let held = shared.filter(|(_, breaker)| breaker.holds(model.as_deref()));
@@ -130,7 +131,8 @@ impl Running {
         }
         let account = limits.account_of.get(&ticket.worker)?;
         let most = *limits.accounts.get(account)?;
-        let of_account = |(worker, count): (&Short, &u32)| if limits.share(*worker, ticket.worker) { *count } else { 0 };
+        let of_account =
+            |(worker, count): (&Short, &u32)| if limits.share(*worker, ticket.worker) { *count } else { 0 };
         let running: u32 = self.workers.iter().map(of_account).sum();
         (running >= most).then(|| Limit::Account(account.clone(), most))
     }

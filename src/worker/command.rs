@@ -98,7 +98,10 @@ mod tests {
 
     #[test]
     fn words_are_split_and_nothing_is_expanded() {
-        assert_eq!(words("  sed -i\t's/a b/$HOME/' \"x y\"*\n").unwrap(), ["sed", "-i", "s/a b/$HOME/", "x y*"]);
+        assert_eq!(
+            words("  sed -i\t's/a b/$HOME/' \"x y\"*\n").unwrap(),
+            ["sed", "-i", "s/a b/$HOME/", "x y*"]
+        );
         assert_eq!(words("a '' b").unwrap(), ["a", "", "b"]);
         assert_eq!(words("[\"a\", \"b c\"]").unwrap(), ["a", "b c"]);
         assert_eq!(words(" ").unwrap(), Vec::<String>::new());

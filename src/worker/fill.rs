@@ -31,7 +31,10 @@ pub fn fill_all(args: &[String], profile: &Profile, values: &Values) -> std::io:
 }
 
 /// Returns what fills the values of an attempt into one argument.
-pub(super) fn filler<'a>(profile: &'a Profile, values: &'a Values) -> std::io::Result<impl Fn(&str) -> String + 'a> {
+pub(super) fn filler<'a>(
+    profile: &'a Profile,
+    values: &'a Values,
+) -> std::io::Result<impl Fn(&str) -> String + 'a> {
     let own = env::own_executable()?.to_string_lossy().into_owned();
     let effort =
         values.effort.map(|e| profile.efforts.get(&e).cloned().unwrap_or_else(|| e.as_str().to_owned()));

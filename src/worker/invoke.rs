@@ -165,7 +165,8 @@ pub fn invocation(profile: &Profile, values: &Values) -> Result<Invocation, Invo
             .any(|(new, old)| new == name && std::env::var_os(old).is_some())
     };
     vars.retain(|name, _| !passed(name));
-    let stdin = (profile.prompt == PromptBy::Stdin && !names_prompt(profile)).then(|| values.prompt_file.clone());
+    let stdin =
+        (profile.prompt == PromptBy::Stdin && !names_prompt(profile)).then(|| values.prompt_file.clone());
     Ok(Invocation { argv, stdin, env: vars, pass_env: profile.pass_env.clone(), enforced })
 }
 

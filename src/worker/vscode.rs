@@ -34,6 +34,9 @@ const NOT_RUNNING: &str =
 /// A worker like any other, run by the profile vscode: it prints facts, a line of JSON each. The window needs
 /// the extension in scripts/vscode-extension.
 #[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Examples:
+  workspool vscode --check
+  workspool vscode --workspace . --permission read_only < prompt.md")]
 pub struct Options {
     /// The folder to work in: it must be open in the window, or a worktree of a repository that is
     #[arg(long, value_name = "DIR", required_unless_present = "check")]
@@ -98,7 +101,10 @@ pub fn run(options: &Options) -> u8 {
         Ok(true) => 0,
         Ok(false) => 1,
         Err(Refusal { class, message }) if options.check => {
-            eprintln!("workspool vscode: {}: {message}", serde_json::json!(class).as_str().unwrap_or_default());
+            eprintln!(
+                "workspool vscode: {}: {message}",
+                serde_json::json!(class).as_str().unwrap_or_default()
+            );
             1
         }
         Err(Refusal { class, message }) => {
@@ -203,7 +209,8 @@ fn find(options: &Options) -> Result<Bridge, Refusal> {
         None => {
             let home = || std::env::home_dir().map(|home| home.join(".config"));
             let folder = variable("XDG_CONFIG_HOME").or_else(home);
-            let none = || refusal(ErrorClass::Usage, "there is no home folder in which the bridge's file could lie");
+            let none =
+                || refusal(ErrorClass::Usage, "there is no home folder in which the bridge's file could lie");
             folder.ok_or_else(none)?.join(FILE)
         }
     };
@@ -218,16 +225,23 @@ fn find(options: &Options) -> Result<Bridge, Refusal> {
     }
     let mut text = String::new();
     let read = file.take(MAX_REFUSAL).read_to_string(&mut text);
-    let wrong = |e: &dyn std::fmt::Display| refusal(ErrorClass::Usage, format!("{shown} is no file of a bridge: {e}"));
+    let wrong = |e: &dyn std::fmt::Display| {
+        refusal(ErrorClass::Usage, format!("{shown} is no file of a bridge: {e}"))
+    };
     read.map_err(|e| wrong(&e))?;
     let bridge: Bridge = serde_json::from_str(&text).map_err(|e| wrong(&e))?;
     if bridge.version != VERSION {
-        let message =
-            format!("the bridge speaks version {}, and this program {VERSION}: bring both up to date", bridge.version);
+        let message = format!(
+            "the bridge speaks version {}, and this program {VERSION}: bring both up to date",
+            bridge.version
+        );
         return Err(refusal(ErrorClass::Usage, message));
     }
     if !is_here(&bridge.url) {
-        let message = format!("{shown} names {}, which is not on this machine: expected http://127.0.0.1:PORT", bridge.url);
+        let message = format!(
+            "{shown} names {}, which is not on this machine: expected http://127.0.0.1:PORT",
+            bridge.url
+        );
         return Err(refusal(ErrorClass::Permission, message));
     }
     Ok(bridge)
@@ -287,7 +301,9 @@ mod tests {
     #[test]
     fn an_answer_without_a_last_word_is_no_success() {
         assert!(pass_on(&b"{\"fact\":\"final\",\"ok\":true}\n"[..]).unwrap());
-        assert!(!pass_on(&b"\n{\"fact\":\"new\"}\nnonsense\n{\"fact\":\"final\",\"ok\":false}\n"[..]).unwrap());
+        assert!(
+            !pass_on(&b"\n{\"fact\":\"new\"}\nnonsense\n{\"fact\":\"final\",\"ok\":false}\n"[..]).unwrap()
+        );
         let broken = pass_on(&b"{\"fact\":\"message\",\"text\":\"x\"}\n"[..]).unwrap_err();
         assert_eq!(broken.class, ErrorClass::Network);
     }

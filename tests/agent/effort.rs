@@ -27,7 +27,8 @@ fn it_is_sent_where_each_api_wants_it() {
 #[test]
 fn an_older_model_gets_room_to_think_in_and_keeps_it() {
     let bench = Bench::new();
-    let refused = Turn::fail(400, "invalid_request_error", "This model does not support the effort parameter.");
+    let refused =
+        Turn::fail(400, "invalid_request_error", "This model does not support the effort parameter.");
     let thought = Reply {
         thought: Some("hm".into()),
         calls: vec![("list_directory".into(), "{}".into())],

@@ -21,7 +21,8 @@ fn workers_of_one_account_wait_together_when_its_provider_refuses() {
     let limited = world.submit("quota 3600").worker("one").ok();
     world.drain();
     world.await_state(limited, State::Held);
-    let (two, other) = (world.submit("say hi").worker("two").ok(), world.submit("say hi").worker("other").ok());
+    let (two, other) =
+        (world.submit("say hi").worker("two").ok(), world.submit("say hi").worker("other").ok());
     world.drain();
     world.succeeded(other);
     assert_eq!(world.state(two), State::Queued);
@@ -50,8 +51,9 @@ fn workers_of_one_account_count_together() {
     let second = world.submit("x").worker("two").ok();
     let mut runner = world.run_loop();
     world.await_state(first, State::Running);
-    world
-        .await_until("the reason", || world.on("why", second, &[]).text().contains("with the account team run"));
+    world.await_until("the reason", || {
+        world.on("why", second, &[]).text().contains("with the account team run")
+    });
     assert_eq!(world.state(second), State::Queued);
     fs::write(&gate, "").unwrap();
     world.await_end(second);
@@ -63,7 +65,10 @@ fn workers_of_one_account_count_together() {
 fn one_program_can_be_signed_in_twice() {
     let world = World::new();
     let agent = put(&world.root().join("tools"), "agent", "echo \"$AGENT_TOKEN\" | tr a-z A-Z > token.txt");
-    link(&world, &json!({ "name": "first", "command": [agent], "pass_env": ["AGENT_TOKEN=FIRST_TOKEN"], "account": "first" }));
+    link(
+        &world,
+        &json!({ "name": "first", "command": [agent], "pass_env": ["AGENT_TOKEN=FIRST_TOKEN"], "account": "first" }),
+    );
     link(
         &world,
         &json!({ "name": "second", "extends": "first", "pass_env": ["AGENT_TOKEN=SECOND_TOKEN"], "account": "second" }),

@@ -7,7 +7,8 @@ use workspool::model::{Effort, Permission};
 use workspool::spool::Spool;
 use workspool::worker::invoke::{Invocation, Values, invocation};
 
-const WORKERS: &[&str] = &["aider", "claude", "codex", "copilot", "dsh", "gemini", "opencode", "qwen", "zcode-glm"];
+const WORKERS: &[&str] =
+    &["aider", "claude", "codex", "copilot", "dsh", "gemini", "opencode", "qwen", "zcode-glm"];
 
 fn shown(made: &Invocation) -> String {
     let quoted = |arg: &String| {

@@ -56,8 +56,7 @@ fn the_prompt_stands_last_and_nothing_is_patched_unless_asked() {
 fn a_model_goes_into_an_overlay_with_the_provider_that_dsh_has() {
     let world = world();
     let repo = world.repo("r");
-    let id =
-        world.submit("x").repo(&repo).worker("dsh").with("model", "m\"1").flag("no-shell").ok();
+    let id = world.submit("x").repo(&repo).worker("dsh").with("model", "m\"1").flag("no-shell").ok();
     world.drain();
     let result = world.succeeded(id);
     let patches = repo.show(&result.branch.unwrap(), "patches.txt");
@@ -105,7 +104,8 @@ fn a_repository_cannot_set_its_environment() {
     let repo = world.repo("r");
     repo.write(".env", "DEEPSEEK_BASE_URL=http://evil.example\n").git(&["add", "-f", ".env"]);
     repo.commit("env");
-    let id = world.submit("x").repo(&repo).worker("dsh").with("permission", Permission::ReadOnly.as_str()).ok();
+    let id =
+        world.submit("x").repo(&repo).worker("dsh").with("permission", Permission::ReadOnly.as_str()).ok();
     world.drain();
     let result = world.result(id);
     assert_eq!((result.state, result.class), (State::Failed, Some(Class::Permission)));

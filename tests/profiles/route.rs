@@ -51,9 +51,7 @@ fn a_role_has_its_route_and_the_task_goes_before_it() {
     for name in ["claude", "codex", "gemini", "qwen"] {
         put(&bin, name, "echo 1.0");
     }
-    world.configure(
-        "default_worker = \"qwen\"\n[routes]\nreviewer = \"codex\"\ndefault = \"gemini\"\n",
-    );
+    world.configure("default_worker = \"qwen\"\n[routes]\nreviewer = \"codex\"\ndefault = \"gemini\"\n");
     let by = |role: Option<&str>, worker: Option<&str>| {
         let submit = world.submit("x").flag("hold");
         let submit = role.into_iter().fold(submit, |s, role| s.with("role", role));

@@ -77,7 +77,11 @@ fn a_repair_whose_session_is_gone_begins_anew_with_the_evidence() {
     let repo = world.repo("r");
     let sessions = world.root().join("sessions");
     let mark = world.root().join("seen");
-    let gate = format!("test -e {m} || {{ rm -f {s}/*; touch {m}; echo the evidence; exit 3; }}", m = mark.display(), s = sessions.display());
+    let gate = format!(
+        "test -e {m} || {{ rm -f {s}/*; touch {m}; echo the evidence; exit 3; }}",
+        m = mark.display(),
+        s = sessions.display()
+    );
     let id = world.submit("the objective").repo(&repo).worker("agent").verify(&gate).with("repair", "1").ok();
     world.drain();
     let result = world.succeeded(id);

@@ -116,12 +116,8 @@ fn a_model_that_may_only_read_has_no_tool_that_writes() {
     let world = World::new();
     let repo = world.repo("r");
     let _window = Window::open(&world, repo.path(), &[]);
-    let reads = world
-        .submit("[[WRITE out.txt]]")
-        .repo(&repo)
-        .worker("vscode")
-        .with("permission", "read_only")
-        .ok();
+    let reads =
+        world.submit("[[WRITE out.txt]]").repo(&repo).worker("vscode").with("permission", "read_only").ok();
     let no_shell = world.submit("[[RUN touch out.txt]]").repo(&repo).worker("vscode").flag("no-shell").ok();
     world.drain();
     let result = world.succeeded(reads);
@@ -264,7 +260,11 @@ fn a_cancelled_task_ends_its_command_in_the_window() {
     let repo = world.repo("r");
     let mut window = Window::open(&world, repo.path(), &[]);
     let pid = world.root().join("pid");
-    let id = submit(&world, &repo, &format!("[[RUN echo $$ > {p}.new; mv {p}.new {p}; sleep 600]]", p = pid.display()));
+    let id = submit(
+        &world,
+        &repo,
+        &format!("[[RUN echo $$ > {p}.new; mv {p}.new {p}; sleep 600]]", p = pid.display()),
+    );
     let mut runner = world.run_drain();
     world.await_file(&pid);
     world.on("cancel", id, &[]).ok();
