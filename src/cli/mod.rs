@@ -179,7 +179,12 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Metrics(args) => metrics::run(&house, &args),
         Verb::Notify(args) => notify::run(&house, &args),
         Verb::Retain(args) => retain::run(&house, &args),
-        Verb::Schema(_) | Verb::Demo(_) | Verb::Agent(_) | Verb::Vscode(_) | Verb::Mcp(_) | Verb::Setup(_) => Ok(0),
+        Verb::Schema(_)
+        | Verb::Demo(_)
+        | Verb::Agent(_)
+        | Verb::Vscode(_)
+        | Verb::Mcp(_)
+        | Verb::Setup(_) => Ok(0),
         Verb::Completions(_) | Verb::Man(_) | Verb::Config(_) | Verb::Doctor(_) => Ok(0),
     }
 }
