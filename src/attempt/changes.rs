@@ -47,7 +47,7 @@ impl Attempt<'_> {
         let work = match read_json::<Work>(&file)? {
             Some(work) => work,
             None => {
-                let work = match &self.plan.base {
+                let work = match self.base() {
                     Some(base) => self.look_at_tree(base)?,
                     None => self.look_at_folder()?,
                 };
@@ -89,9 +89,12 @@ impl Attempt<'_> {
 
     fn look_at_tree(&self, base: &Oid) -> anyhow::Result<Work> {
         let view = View::open(&self.dir.view())?;
+        // In a clone the worker moves a branch of its own; ours stays where it was put.
         let branch_at = view.worker_head()?;
-        let mut warnings = Vec::new();
-        let head = match &branch_at {
+        let (worker_at, lost) = view.bring()?;
+        let mut warnings: Vec<String> =
+            lost.iter().map(|l| format!("{}: {}", l.path.display(), l.why)).collect();
+        let head = match &worker_at {
             Some(head) if head == base => None,
             Some(head) if view.is_ancestor(base, head)? => Some(head.clone()),
             Some(_) => {

@@ -9,11 +9,11 @@ use crate::git::View;
 use crate::model::result::{AttemptSummary, FileRef, WorkerUsed};
 use crate::model::{
     Class, EventKind, HeldReason, Phase, RequestKind, RequestName, State, Task, TaskResult, VERSION,
-    WorkspaceKind,
 };
 use crate::spool::{
     Breaker, Found, LockedTask, SpoolError, bare_result, bare_result_of, events, read_json, ticket_of,
 };
+use crate::workspace::apart;
 use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,7 @@ pub(super) fn conclude(
     alone()?;
     // What we know is not read again from where a worker could write.
     let plan: Option<Plan> = match &attempt {
-        Some(attempt) => Some(attempt.plan.clone()),
+        Some(attempt) => Some(Plan { base: attempt.base().cloned(), ..attempt.plan.clone() }),
         None => read_json(&dir.file("attempt.json")).ok().flatten(),
     };
     let task = match &attempt {
@@ -117,7 +117,7 @@ fn receipt(locked: &LockedTask, task: &Task, plan: &Plan, outcome: &Outcome) -> 
         &gate::receipt::Proven {
             attempt: &locked.dir().attempt(plan.attempt),
             revision: (plan.revision, &plan.task_sha256),
-            repository: task.repo.as_ref().filter(|_| plan.base.is_some()).map(|r| r.path.clone()),
+            repository: apart::repository(locked.spool(), task),
             base: plan.base.as_ref().map(ToString::to_string),
             commit: outcome.commit.as_ref().map(ToString::to_string),
             tree: outcome.tree.as_ref().map(ToString::to_string),
@@ -229,6 +229,11 @@ fn tidy(attempt: &Attempt<'_>, outcome: &mut Outcome) {
         outcome.warnings.push(format!("{what}: {e:#}"));
     };
     let prepared = super::read_prepared(&attempt.dir).ok().flatten();
+    if prepared.is_none()
+        && let Err(e) = apart::clear_half_made(&attempt.plan.workspace)
+    {
+        note("what was begun of the workspace could not be removed", e.into(), outcome);
+    }
     if prepared.is_some() {
         if let Err(e) = attempt.teardown(outcome) {
             note("teardown", e, outcome);
@@ -237,7 +242,7 @@ fn tidy(attempt: &Attempt<'_>, outcome: &mut Outcome) {
             note("the repository could not be compared with how it was", e, outcome);
         }
         if outcome.state != State::Succeeded
-            && attempt.plan.kind == WorkspaceKind::Worktree
+            && attempt.base().is_some()
             && !outcome.keep
             && let Err(e) = keep_failed_work(attempt, outcome)
         {
@@ -373,6 +378,7 @@ fn result(
         usage: outcome.usage,
         durations,
         attempts,
+        lacks: outcome.lacks,
         restrictions: outcome.restrictions,
         undone: outcome.undone,
         tampering: outcome.tampering.into_iter().map(|t| t.what).collect(),

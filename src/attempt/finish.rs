@@ -24,7 +24,7 @@ impl Attempt<'_> {
             return Ok(end.with(outcome));
         }
         let work = self.last_work()?.context("the record of what the worker left is gone")?;
-        if self.plan.kind == WorkspaceKind::Worktree {
+        if self.base().is_some() {
             self.commit(&work, &mut outcome)?;
         }
         self.keep_artifacts(&work, &mut outcome)?;
@@ -55,7 +55,7 @@ impl Attempt<'_> {
     }
 
     fn commit(&self, work: &Work, outcome: &mut Outcome) -> anyhow::Result<()> {
-        let (Some(base), Some(tree)) = (&self.plan.base, &work.tree) else { return Ok(()) };
+        let (Some(base), Some(tree)) = (self.base(), &work.tree) else { return Ok(()) };
         if self.task.spec.permission() == Permission::ReadOnly {
             return Ok(());
         }

@@ -22,13 +22,14 @@ pub use plan::{Plan, REPO_FILE};
 pub use prepare::{clear_workspace, read_prepared};
 pub use spawn::{GaveUp, main, spawn};
 
-use crate::git::Repo;
+use crate::git::{Oid, Repo};
 use crate::model::{
     Class, Config, EventKind, Phase, RequestKind, RequestName, Review, ReviewFile, Task, WorkspaceKind,
 };
 use crate::spool::{AttemptDir, EventLog, Found, LockedTask, Place, config, read_json};
+use crate::workspace::apart;
 use anyhow::Context as _;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::time::Instant;
 
 /// One attempt in the hands of its supervisor.
@@ -38,7 +39,10 @@ struct Attempt<'a> {
     dir: AttemptDir,
     config: Config,
     plan: Plan,
+    /// The git repository of the work: the user's, or for a copy one of ours.
     repo: Option<Repo>,
+    /// The commit of what a copy held at the start, once it is made.
+    copied: OnceCell<Oid>,
     events: RefCell<EventLog>,
     phase: RefCell<(Phase, Instant)>,
     /// SHA-256 of the task's record as the keeper of the last step handed it over, if one did.
@@ -87,7 +91,7 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
     };
     let task = task.map_err(|e| fault(e.into()))?;
     let repo = match (&task.repo, task.spec.workspace()) {
-        (Some(repo), WorkspaceKind::Worktree) => {
+        (Some(repo), WorkspaceKind::Worktree | WorkspaceKind::Clone) => {
             let opened = Repo::open(&repo.path).map_err(|e| {
                 Box::new(Outcome::failed(
                     Class::Workspace,
@@ -117,6 +121,11 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
             plan
         }
     };
+    let repo = match plan.kind {
+        // Not before the plan names what is about to be made.
+        WorkspaceKind::Copy => Some(apart::shadow_of(&spool, &task).map_err(fault)?),
+        _ => repo,
+    };
     let mut events = EventLog::open(&locked.dir().events()).map_err(fault)?;
     let worker = plan.profile.name.clone();
     let model = plan.model.clone();
@@ -128,6 +137,7 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
         config,
         plan,
         repo,
+        copied: OnceCell::new(),
         events: RefCell::new(events),
         phase: RefCell::new((Phase::Preparing, Instant::now())),
         expected,
@@ -141,7 +151,13 @@ fn continued(locked: &LockedTask, n: u32) -> anyhow::Result<Option<Plan>> {
     if last.verdict != Review::ChangesRequested || last.attempt >= n {
         return Ok(None);
     }
-    Ok(read_json(&locked.dir().attempt(last.attempt).file("attempt.json"))?)
+    let dir = locked.dir().attempt(last.attempt);
+    let plan: Option<Plan> = read_json(&dir.file("attempt.json"))?;
+    let Some(mut plan) = plan else { return Ok(None) };
+    if plan.base.is_none() {
+        plan.base = read_prepared(&dir)?.and_then(|p| p.base);
+    }
+    Ok(Some(plan))
 }
 
 impl Attempt<'_> {
@@ -152,7 +168,7 @@ impl Attempt<'_> {
         }
         if let Err(message) = crate::intake::check_reserve(
             self.locked.spool().worktrees(),
-            self.config.disk.reserve_bytes,
+            crate::intake::reserve_for(&self.config.disk, self.plan.kind),
             self.config.disk.reserve_percent,
         ) {
             return Ok(Outcome::failed(Class::Disk, Phase::Preparing, message));
@@ -174,6 +190,11 @@ impl Attempt<'_> {
 
     fn number(&self) -> u32 {
         self.plan.attempt
+    }
+
+    /// The commit that changes are told against, once it is known.
+    fn base(&self) -> Option<&Oid> {
+        self.plan.base.as_ref().or(self.copied.get())
     }
 
     fn event(&self, what: EventKind) -> anyhow::Result<()> {

@@ -5,10 +5,11 @@ use crate::model::config::Defaults;
 use crate::model::{Config, Profile, RepoConfig, Task, TaskId, VERSION, WorkspaceKind, input};
 use crate::spool::{Spool, events};
 use crate::worker;
+use crate::workspace::apart;
 use anyhow::{Context as _, anyhow};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `attempts/<n>/attempt.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -86,6 +87,19 @@ impl Plan {
             repo_config = before.repo_config.clone();
             let name = format!("refs/heads/{}", crate::workspace::branch(task.id));
             start = repo.read_ref(&name).map_err(|e| no(Class::Workspace)(e.into()))?;
+        } else if kind == WorkspaceKind::Copy {
+            // Its base is known once it is made, unless it is there already.
+            base = before.as_ref().and_then(|b| b.base.clone());
+            repo_config = match (&before, &task.repo) {
+                (Some(before), _) => before.repo_config.clone(),
+                (None, Some(folder)) => read_folder_config(&folder.path).map_err(no(Class::Workspace))?,
+                (None, None) => RepoConfig::default(),
+            };
+            if base.is_some() {
+                let shadow = apart::shadow_of(spool, task).map_err(no(Class::Workspace))?;
+                let name = format!("refs/heads/{}", crate::workspace::branch(task.id));
+                start = shadow.read_ref(&name).map_err(|e| no(Class::Workspace)(e.into()))?;
+            }
         } else if let Some(repo) = repo {
             let commit =
                 repo.resolve_base(task.spec.base.as_deref()).map_err(|e| no(Class::Workspace)(e.into()))?;
@@ -119,13 +133,27 @@ impl Plan {
 }
 
 fn read_repo_config(repo: &Repo, base: &Oid) -> anyhow::Result<RepoConfig> {
-    let Some(bytes) = repo.read_file(base, std::path::Path::new(REPO_FILE))? else {
+    let Some(bytes) = repo.read_file(base, Path::new(REPO_FILE))? else {
         return Ok(RepoConfig::default());
     };
-    let text = String::from_utf8(bytes).with_context(|| format!("{REPO_FILE} is not UTF-8"))?;
-    let config: RepoConfig = input::toml(&text).map_err(|p| anyhow!("{REPO_FILE} at {base}: {p}"))?;
+    parse_config(bytes, &format!("{REPO_FILE} at {base}"))
+}
+
+/// A copy is of what lies there, whether it is committed or not.
+fn read_folder_config(folder: &Path) -> anyhow::Result<RepoConfig> {
+    let path = folder.join(REPO_FILE);
+    match std::fs::read(&path) {
+        Ok(bytes) => parse_config(bytes, &path.display().to_string()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(RepoConfig::default()),
+        Err(e) => Err(anyhow!("cannot read {}: {e}", path.display())),
+    }
+}
+
+fn parse_config(bytes: Vec<u8>, place: &str) -> anyhow::Result<RepoConfig> {
+    let text = String::from_utf8(bytes).with_context(|| format!("{place} is not UTF-8"))?;
+    let config: RepoConfig = input::toml(&text).map_err(|p| anyhow!("{place}: {p}"))?;
     for (key, patterns) in [("copy", &config.copy), ("protected", &config.protected)] {
-        crate::workspace::rules::set(patterns).with_context(|| format!("{REPO_FILE} at {base}: {key}"))?;
+        crate::workspace::rules::set(patterns).with_context(|| format!("{place}: {key}"))?;
     }
     Ok(config)
 }

@@ -3,11 +3,14 @@
 use super::Attempt;
 use super::outcome::{End, Outcome};
 use crate::durable;
-use crate::git::{Guard, Oid, OnBranch, Repo, View, Worktree};
+use crate::git::{self, Guard, Oid, OnBranch, Repo, View, Worktree};
 use crate::model::{Class, EventKind, Permission, Phase, WorkspaceKind};
 use crate::spool::{AttemptDir, Spool, TaskDir, read_json};
-use crate::workspace::{self, Manifest, Prepared, Removed, Wanted, copy};
+use crate::workspace::apart::{self, Original};
+use crate::workspace::duplicate::{Budget, NotCopied};
+use crate::workspace::{self, Manifest, Prepared, Removed, Wanted, copy, lacks};
 use anyhow::Context as _;
+use std::cell::Cell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -30,10 +33,33 @@ pub fn clear_workspace(spool: &Spool, dir: &TaskDir, repo: &Repo, path: &Path) -
             return workspace::clear(spool, repo, path, &id, Some(&view), n, &prepared.copied);
         }
         if attempt.file(CLEARED).exists() {
-            return workspace::clear(spool, repo, path, &id, None, n, &[]);
+            return match is_apart(&attempt) {
+                true => discard_unused(spool, &attempt, path, &id),
+                false => workspace::clear(spool, repo, path, &id, None, n, &[]),
+            };
         }
     }
     workspace::clear(spool, repo, path, &id, None, dir.last_attempt(), &[])
+}
+
+/// Takes away a clone or copy that an attempt had just made: nothing has run in it.
+fn discard_unused(spool: &Spool, attempt: &AttemptDir, path: &Path, id: &str) -> anyhow::Result<Removed> {
+    if std::fs::symlink_metadata(path).is_err() {
+        return Ok(Removed::Nothing);
+    }
+    if crate::spool::names(&attempt.path().join("steps"))?.is_empty() {
+        apart::discard_unused(spool, path)?;
+        return Ok(Removed::Gone(None));
+    }
+    // Who removed the record of its preparation?
+    let kept = workspace::put_aside(spool, path, id)?;
+    Ok(Removed::Aside(kept, vec!["nothing tells what was in it at the start".into()]))
+}
+
+/// Whether an attempt's workspace shares nothing with what it is made from.
+fn is_apart(attempt: &AttemptDir) -> bool {
+    let plan: Option<super::Plan> = read_json(&attempt.file("attempt.json")).ok().flatten();
+    plan.is_some_and(|plan| matches!(plan.kind, WorkspaceKind::Clone | WorkspaceKind::Copy))
 }
 
 impl Attempt<'_> {
@@ -46,8 +72,22 @@ impl Attempt<'_> {
                     return Ok(Some(self.cancelled_end(Phase::Preparing)));
                 }
                 self.enter(Phase::Preparing)?;
-                match self.make_workspace() {
+                let stop = Stop::new(self);
+                match self.make_workspace(&stop) {
                     Ok(prepared) => prepared,
+                    Err(_) if stop.is(Why::Cancelled) => {
+                        return Ok(Some(self.cancelled_end(Phase::Preparing)));
+                    }
+                    Err(e) if e.is::<NoRoom>() => {
+                        return Ok(Some(End::failed(Class::Disk, Phase::Preparing, e.to_string())));
+                    }
+                    Err(e) if e.is::<NotCopied>() => {
+                        return Ok(Some(End::failed(Class::Workspace, Phase::Preparing, e.to_string())));
+                    }
+                    Err(_) if stop.is(Why::TooLong) => {
+                        let message = "the time for making the workspace is over";
+                        return Ok(Some(End::failed(Class::Workspace, Phase::Preparing, message)));
+                    }
                     Err(e) => {
                         let ours = Outcome::fault(e);
                         let class = ours.class.unwrap_or(Class::Workspace);
@@ -58,6 +98,10 @@ impl Attempt<'_> {
         };
         outcome.durations.preparing_ms = Some(prepared.elapsed_ms);
         outcome.warnings.extend(prepared.warnings.iter().cloned());
+        outcome.lacks = prepared.lacks;
+        if let Some(base) = prepared.base {
+            let _ = self.copied.set(base);
+        }
         if let Some(end) = self.setup(outcome)? {
             return Ok(Some(end));
         }
@@ -71,61 +115,17 @@ impl Attempt<'_> {
         Ok(None)
     }
 
-    fn make_workspace(&self) -> anyhow::Result<Prepared> {
+    fn make_workspace(&self, stop: &Stop<'_>) -> anyhow::Result<Prepared> {
         let began = Instant::now();
-        let spool = self.locked.spool();
-        let mut prepared = Prepared { tree: None, copied: Vec::new(), warnings: Vec::new(), elapsed_ms: 0 };
+        let mut prepared = Prepared::default();
         let path = &self.plan.workspace;
         match self.plan.kind {
-            WorkspaceKind::Worktree => {
-                let (Some(repo), Some(base)) = (&self.repo, &self.plan.base) else {
-                    anyhow::bail!("a worktree without a repository");
-                };
-                if let Some(tree) = self.go_on(repo, base)? {
-                    prepared.copied = self.copied_before()?;
-                    prepared.tree = Some(tree);
-                    return self.ready(prepared, began);
-                }
-                match clear_workspace(spool, self.locked.dir(), repo, path)? {
-                    Removed::Aside(kept, missing) => prepared.warnings.push(format!(
-                        "what an earlier attempt left could not be kept whole ({}) and was put aside: {}",
-                        missing.join("; "),
-                        kept.display()
-                    )),
-                    Removed::Gone(Some(name)) => self.event(EventKind::Salvaged { name, complete: true })?,
-                    Removed::Gone(None) | Removed::Nothing => {}
-                }
-                durable::create_new_unsynced(&self.dir.file(CLEARED), b"")?;
-                let id = self.task.id.to_string();
-                let branch = format!("refs/heads/{}", workspace::branch(self.task.id));
-                let deadline = Duration::from_secs(self.plan.defaults.prepare_timeout);
-                let at = repo.read_ref(&branch)?;
-                // The tree of the attempt that this one goes on with is gone: its commit is not.
-                let (on, start) = match (&at, self.plan.continues) {
-                    (Some(at), Some(_)) => (OnBranch::Existing, at),
-                    (Some(_), None) => (OnBranch::Reset, base),
-                    (None, _) => (OnBranch::New, base),
-                };
-                if let (Some(at), OnBranch::Reset) = (&at, on)
-                    && at != base
-                {
-                    self.keep_commits(repo, at)?;
-                }
-                let tree = workspace::prepare(
-                    spool,
-                    repo,
-                    &self.dir,
-                    &Wanted { path, id: &id, base, start, on },
-                    deadline,
-                )?;
-                self.copy_in(repo, &mut prepared)?;
-                prepared.warnings.extend(lacks(repo, path));
-                prepared.tree = Some(tree);
-            }
+            WorkspaceKind::Worktree | WorkspaceKind::Clone => self.make_tree(&mut prepared, stop)?,
+            WorkspaceKind::Copy => self.make_copy(&mut prepared, stop)?,
             WorkspaceKind::Temporary => {
                 if self.number() > 1 && path.exists() {
                     // What an earlier attempt made is not this one's work, and may be all there is of it.
-                    let kept = workspace::put_aside(spool, path, &self.task.id.to_string())?;
+                    let kept = workspace::put_aside(self.locked.spool(), path, &self.task.id.to_string())?;
                     prepared.warnings.push(format!("what an earlier attempt made is in {}", kept.display()));
                 }
                 durable::ensure_dir(path)?;
@@ -135,11 +135,113 @@ impl Attempt<'_> {
                 anyhow::ensure!(path.is_dir(), "{} is not there any more", path.display());
                 self.keep_manifest(path)?;
             }
-            WorkspaceKind::Clone | WorkspaceKind::Copy => {
-                anyhow::bail!("{} cannot be made yet", self.plan.kind)
-            }
         }
         self.ready(prepared, began)
+    }
+
+    /// Makes a git worktree or a clone, with the files that the project needs beside what is committed.
+    fn make_tree(&self, prepared: &mut Prepared, stop: &Stop<'_>) -> anyhow::Result<()> {
+        let (spool, path) = (self.locked.spool(), &self.plan.workspace);
+        let (Some(repo), Some(base)) = (&self.repo, &self.plan.base) else {
+            anyhow::bail!("a {} without a repository", self.plan.kind);
+        };
+        if let Some(tree) = self.go_on(repo, base)? {
+            prepared.copied = self.copied_before()?;
+            prepared.tree = Some(tree);
+            return Ok(());
+        }
+        self.clear(repo, prepared)?;
+        let id = self.task.id.to_string();
+        let branch = format!("refs/heads/{}", workspace::branch(self.task.id));
+        let deadline = Duration::from_secs(self.plan.defaults.prepare_timeout);
+        let at = repo.read_ref(&branch)?;
+        // The tree of the attempt that this one goes on with is gone: its commit is not.
+        let (on, start) = match (&at, self.plan.continues) {
+            (Some(at), Some(_)) => (OnBranch::Existing, at),
+            (Some(_), None) => (OnBranch::Reset, base),
+            (None, _) => (OnBranch::New, base),
+        };
+        if let (Some(at), OnBranch::Reset) = (&at, on)
+            && at != base
+        {
+            self.keep_commits(repo, at)?;
+        }
+        let wanted = Wanted { path, id: &id, base, start, on };
+        let tree = match self.plan.kind {
+            WorkspaceKind::Clone => {
+                self.room(git::clone::size(repo)?)?;
+                apart::make_clone(repo, &self.dir, &wanted, deadline, &mut || stop.check())?
+            }
+            _ => workspace::prepare(spool, repo, &self.dir, &wanted, deadline)?,
+        };
+        self.copy_in(repo, prepared)?;
+        prepared.lacks = lacks::of_tree(repo, path, start, &prepared.copied, tree.is_clone());
+        prepared.tree = Some(tree);
+        Ok(())
+    }
+
+    /// Makes a copy of the user's folder, or goes on with the one that is there.
+    fn make_copy(&self, prepared: &mut Prepared, stop: &Stop<'_>) -> anyhow::Result<()> {
+        let (spool, path) = (self.locked.spool(), &self.plan.workspace);
+        let (Some(shadow), Some(folder)) = (&self.repo, &self.task.repo) else {
+            anyhow::bail!("a copy of nothing");
+        };
+        let id = self.task.id.to_string();
+        if let (Some(before), Some(base)) = (self.plan.continues, &self.plan.base) {
+            let earlier = self.locked.dir().attempt(before);
+            let view = View::open(&earlier.view())?;
+            prepared.copied = self.copied_before()?;
+            if before + 1 == self.number() && path.is_dir() {
+                view.renew(&self.dir.view(), base)?;
+                prepared.tree = Some(view.worktree().clone());
+            } else {
+                self.clear(shadow, prepared)?;
+                prepared.tree = Some(apart::copy_again(shadow, &view, &self.dir, path, base)?);
+            }
+            prepared.base = Some(base.clone());
+            return Ok(());
+        }
+        self.clear(shadow, prepared)?;
+        let branch = format!("refs/heads/{}", workspace::branch(self.task.id));
+        if let Some(at) = shadow.read_ref(&branch)? {
+            self.keep_commits(shadow, &at)?;
+        }
+        let original = Original {
+            folder: &folder.path,
+            but: &[spool.root(), spool.worktrees()],
+            budget: Budget { bytes: self.config.disk.copy_bytes, files: self.config.disk.copy_files },
+        };
+        let room = |bytes| self.room(bytes);
+        let made = apart::make_copy(shadow, &self.dir, (path, &id), original, room, &mut || stop.check())?;
+        prepared.copied = made.secrets;
+        prepared.lacks = made.left_out.lines();
+        prepared.base = Some(made.base);
+        prepared.tree = Some(made.tree);
+        Ok(())
+    }
+
+    /// Takes what earlier attempts left out of the way.
+    fn clear(&self, repo: &Repo, prepared: &mut Prepared) -> anyhow::Result<()> {
+        match clear_workspace(self.locked.spool(), self.locked.dir(), repo, &self.plan.workspace)? {
+            Removed::Aside(kept, missing) => prepared.warnings.push(format!(
+                "what an earlier attempt left could not be kept whole ({}) and was put aside: {}",
+                missing.join("; "),
+                kept.display()
+            )),
+            Removed::Gone(Some(name)) => self.event(EventKind::Salvaged { name, complete: true })?,
+            Removed::Gone(None) | Removed::Nothing => {}
+        }
+        durable::create_new_unsynced(&self.dir.file(CLEARED), b"")?;
+        Ok(())
+    }
+
+    /// Fails unless there is room for a workspace that takes this much, and for what must be left beside it.
+    fn room(&self, bytes: u64) -> anyhow::Result<()> {
+        let disk = &self.config.disk;
+        let reserve = crate::intake::reserve_for(disk, self.plan.kind);
+        let trees = self.locked.spool().worktrees();
+        crate::intake::check_room(trees, bytes, reserve, disk.reserve_percent)
+            .map_err(|message| NoRoom(message).into())
     }
 
     fn ready(&self, mut prepared: Prepared, began: Instant) -> anyhow::Result<Prepared> {
@@ -267,22 +369,53 @@ impl Attempt<'_> {
     }
 }
 
-/// What a new worktree lacks that the user's checkout may have.
-fn lacks(repo: &Repo, tree: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    if tree.join(".gitmodules").is_file() {
-        found.push("the repository has submodules: they are empty in the workspace unless a setup command fills them".into());
+/// There is no room for the workspace.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct NoRoom(String);
+
+/// Why a preparation was stopped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Cancelled,
+    TooLong,
+}
+
+/// Stops the making of a workspace when somebody cancels the task, or when it takes too long.
+struct Stop<'a> {
+    attempt: &'a Attempt<'a>,
+    until: Instant,
+    looked: Cell<Instant>,
+    why: Cell<Option<Why>>,
+}
+
+impl<'a> Stop<'a> {
+    fn new(attempt: &'a Attempt<'a>) -> Self {
+        let now = Instant::now();
+        let until = now + Duration::from_secs(attempt.plan.defaults.prepare_timeout);
+        Stop { attempt, until, looked: Cell::new(now), why: Cell::new(None) }
     }
-    if std::fs::read_to_string(tree.join(".gitattributes")).is_ok_and(|t| t.contains("filter=lfs"))
-        && crate::worker::env::find_executable("git-lfs").is_none()
-    {
-        found.push(
-            "the repository uses git-lfs, which is not installed: large files are pointers in the workspace"
-                .into(),
-        );
+
+    fn is(&self, why: Why) -> bool {
+        self.why.get() == Some(why)
     }
-    if repo.shallow {
-        found.push("the repository is a shallow clone: its history is cut off".into());
+
+    /// Fails once it is to stop. Asked for every file: the disk is looked at now and then.
+    fn check(&self) -> std::io::Result<()> {
+        const LOOK: Duration = Duration::from_millis(100);
+        let now = Instant::now();
+        if now - self.looked.get() < LOOK {
+            return Ok(());
+        }
+        self.looked.set(now);
+        if self.attempt.cancelled() {
+            self.why.set(Some(Why::Cancelled));
+        } else if now >= self.until {
+            self.why.set(Some(Why::TooLong));
+        }
+        match self.why.get() {
+            Some(_) => Err(std::io::Error::other("stopped")),
+            None => Ok(()),
+        }
     }
-    found
 }

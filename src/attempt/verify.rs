@@ -8,7 +8,7 @@ use super::steps::{carry_again, describe, failed, still_alive};
 use crate::gate::{self, Gate};
 use crate::git::{Identity, Oid, Repo, Scratch, View, worktree};
 use crate::keeper::Carried;
-use crate::model::{Class, Command, EventKind, GateKind, Phase, Verification};
+use crate::model::{Class, Command, EventKind, GateKind, Phase, Verification, WorkspaceKind};
 use crate::workspace::{self, copy, rules};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
@@ -152,7 +152,11 @@ impl Attempt<'_> {
         };
         let deadline = Duration::from_secs(self.plan.defaults.prepare_timeout);
         scratch.fill(view, commit, 0, deadline)?;
-        if let Some(checkout) = &repo.top {
+        let original = match self.plan.kind {
+            WorkspaceKind::Copy => self.task.repo.as_ref().map(|folder| &folder.path),
+            _ => repo.top.as_ref(),
+        };
+        if let Some(checkout) = original {
             let patterns: Vec<String> =
                 self.plan.repo_config.copy.iter().chain(&self.task.spec.copy).cloned().collect();
             copy::copy(checkout, path, &patterns)?;

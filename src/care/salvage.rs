@@ -1,8 +1,9 @@
 //! Salvages: what failed, cancelled and interrupted attempts left, kept under refs of their repositories.
 
 use crate::git::{Repo, Salvage, SalvageEntry};
-use crate::model::{EventKind, TaskId};
+use crate::model::{EventKind, TaskId, WorkspaceKind};
 use crate::spool::{Place, Spool, SpoolError};
+use crate::workspace::apart;
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
@@ -84,12 +85,14 @@ pub fn list(spool: &Spool, repository: Option<&Path>) -> anyhow::Result<Listing>
             for name in crate::spool::names(&spool.tasks())? {
                 let Some(id) = name.to_str().and_then(|n| n.parse().ok()) else { continue };
                 if let Ok(task) = spool.read_task(id)
-                    && let Some(repo) = task.repo
-                    && !matches!(task.spec.workspace(), crate::model::WorkspaceKind::Directory)
+                    && task.spec.workspace() != WorkspaceKind::Copy
+                    && let Some(repo) = apart::repository(spool, &task)
                 {
-                    places.insert(repo.path);
+                    places.insert(repo);
                 }
             }
+            // What was worked on in copies, also for tasks that are gone.
+            places.extend(crate::spool::names(&spool.copies())?.iter().map(|name| spool.copies().join(name)));
         }
     }
     let mut listing = Listing::default();
@@ -115,12 +118,15 @@ pub fn list(spool: &Spool, repository: Option<&Path>) -> anyhow::Result<Listing>
 /// The salvages of one task, the newest attempt first.
 pub fn of_task(spool: &Spool, id: TaskId) -> anyhow::Result<Vec<Salvaged>> {
     let task = spool.read_task(id)?;
-    let Some(repo_ref) = task.repo else { return Ok(Vec::new()) };
-    let repo = Repo::open(&repo_ref.path)?;
+    let Some(place) = apart::repository(spool, &task) else { return Ok(Vec::new()) };
+    if task.spec.workspace() == WorkspaceKind::Copy && !place.exists() {
+        return Ok(Vec::new());
+    }
+    let repo = Repo::open(&place)?;
     let mut found: Vec<Salvaged> = Salvage::list(&repo)?
         .into_iter()
         .filter(|e| e.id == id.to_string())
-        .map(|e| Salvaged::of(spool, &repo_ref.path, e))
+        .map(|e| Salvaged::of(spool, &place, e))
         .collect();
     found.sort_by_key(|s| std::cmp::Reverse(s.attempt));
     Ok(found)

@@ -129,7 +129,9 @@ impl From<NotAccepted> for Exit {
         match e {
             NotAccepted::Spool(e) => e.into(),
             NotAccepted::Fault(e) => e.into(),
-            NotAccepted::Unverified(_) | NotAccepted::OtherTask(_) => Exit::new(exit::STATE, e.to_string()),
+            NotAccepted::Unverified(_) | NotAccepted::OtherTask(_) | NotAccepted::OnlyApply(_) => {
+                Exit::new(exit::STATE, e.to_string())
+            }
             NotAccepted::Audit { .. } => Exit::new(exit::PROBLEMS, e.to_string()),
             NotAccepted::Refused(_) => Exit::new(exit::REFUSED, e.to_string()),
         }

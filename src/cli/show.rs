@@ -137,6 +137,9 @@ fn result_text(result: &TaskResult) -> String {
     for warning in &result.warnings {
         row("warning", safe(warning));
     }
+    for what in &result.lacks {
+        row("lacked", safe(what));
+    }
     for what in &result.tampering {
         row("tampering", safe(what));
     }

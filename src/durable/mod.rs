@@ -9,7 +9,7 @@ mod lock;
 mod space;
 
 pub use atomic::{
-    append, create_new, create_new_unsynced, ensure_dir, move_across, remove_dir_all, remove_file,
+    append, copy_file, create_new, create_new_unsynced, ensure_dir, move_across, remove_dir_all, remove_file,
     rename_noreplace, replace, replace_unsynced, sync_dir, sync_file, unique_name,
 };
 pub use lock::{Held, Lock};

@@ -27,10 +27,12 @@ const STDERR_KEPT: usize = 64 * 1024;
 /// How often a command that has closed its pipes, or whose pipes somebody else holds, is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs `command` with `stdin`, until `deadline` from now.
+/// Runs `command` with `stdin`, until `deadline` from now. Without, it reads what it was given already.
 pub(super) fn run(mut command: Command, stdin: Option<&[u8]>, deadline: Duration) -> io::Result<Ended> {
     let until = Instant::now() + deadline;
-    command.stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
+    if stdin.is_some() {
+        command.stdin(Stdio::piped());
+    }
     command.stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;
     let outcome = talk(&mut child, stdin.unwrap_or_default(), until);

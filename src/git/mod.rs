@@ -28,6 +28,7 @@
 
 pub mod bytes;
 mod child;
+pub mod clone;
 mod config;
 mod diff;
 mod error;
@@ -42,6 +43,7 @@ mod repo;
 pub mod runner;
 mod salvage;
 mod scratch;
+pub mod shadow;
 mod snapshot;
 mod view;
 pub mod worktree;

@@ -251,6 +251,19 @@ impl Repo {
         self.set_ref(name, &old.null(), Some(old), "workspool: done with")
     }
 
+    /// Puts the branch of a task, whether it is there or not; the caller has kept what it held.
+    pub fn place_branch(&self, branch: &str, at: &Oid) -> Result<(), GitError> {
+        if !branch.starts_with(super::BRANCHES) {
+            let text = format!("{branch} is not a branch of ours");
+            return Err(GitError::own("update-ref", GitErrorKind::Other, text));
+        }
+        let old = self.read_ref(branch)?;
+        if old.as_ref() == Some(at) {
+            return Ok(());
+        }
+        self.set_ref(branch, at, old.as_ref(), "workspool: start")
+    }
+
     /// Keeps a commit by a ref of ours, unless that is there already. Says whether it was made.
     pub fn keep(&self, name: &str, commit: &Oid) -> Result<bool, GitError> {
         if !name.starts_with(super::KEPT) {

@@ -124,6 +124,7 @@ pub struct Call {
     env: Vec<(&'static str, OsString)>,
     config: Vec<(String, String)>,
     stdin: Option<Vec<u8>>,
+    from: Option<File>,
     deadline: Duration,
     accepts: &'static [i32],
     reads: bool,
@@ -137,6 +138,7 @@ impl Call {
             env: Vec::new(),
             config: Vec::new(),
             stdin: None,
+            from: None,
             deadline: DEADLINE,
             accepts: &[0],
             reads: false,
@@ -175,6 +177,12 @@ impl Call {
     /// Gives it input; without, it reads nothing.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Call {
         self.stdin = Some(bytes.into());
+        self
+    }
+
+    /// Lets it read a file, from where that stands; it is read once, so it is not run again if it fails.
+    pub fn stdin_from(mut self, file: File) -> Call {
+        self.from = Some(file);
         self
     }
 
@@ -220,7 +228,11 @@ impl Call {
         let mut pause = Duration::from_millis(10);
         loop {
             match self.once(file) {
-                Err(e) if e.kind == GitErrorKind::LockExists && Instant::now() + pause < patience => {
+                Err(e)
+                    if e.kind == GitErrorKind::LockExists
+                        && self.from.is_none()
+                        && Instant::now() + pause < patience =>
+                {
                     // Somebody's lock: wait for them. A different pause for each process keeps a crowd apart.
                     std::thread::sleep(pause + Duration::from_millis(u64::from(std::process::id()) % 7));
                     pause = (pause * 2).min(Duration::from_millis(500));
@@ -246,6 +258,10 @@ impl Call {
         match file {
             Some(file) => command.stdout(file.try_clone().map_err(system)?),
             None => command.stdout(Stdio::piped()),
+        };
+        match &self.from {
+            Some(from) => command.stdin(from.try_clone().map_err(system)?),
+            None => command.stdin(Stdio::null()),
         };
         CALLS.fetch_add(1, Ordering::Relaxed);
         #[cfg(test)]

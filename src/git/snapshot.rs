@@ -59,11 +59,16 @@ pub(super) fn take(view: &View, git: &Git, also: Option<&Oid>) -> Result<Snapsho
         // worker committed a change of a file that was there before.
         git.writes("read-tree").args(["-i", "-m", also.as_str()]).run()?;
     }
+    take_in(&view.record.tree.path, &view.dir, git)
+}
+
+/// Records a folder in the index that `git` names. `desk` is a folder of ours for what is needed meanwhile.
+pub(super) fn take_in(folder: &Path, desk: &Path, git: &Git) -> Result<Snapshot, GitError> {
     let listing = list(git)?;
     let mut nested: Vec<PathBuf> = listing.repositories.clone();
-    nested.extend(populated(&view.record.tree.path, &listing.gitlinks));
+    nested.extend(populated(folder, &listing.gitlinks));
     nested.sort();
-    let links = links_at_ignored_folders(view, git, &listing.untracked)?;
+    let links = links_at_ignored_folders(folder, desk, git, &listing.untracked)?;
     add(git, nested.iter().chain(&links).map(PathBuf::as_path))?;
     let tree = git.writes("write-tree").oid()?;
     let why = "a link where the ignore rules exclude a folder";
@@ -132,18 +137,18 @@ pub(super) fn populated<'a>(tree: &'a Path, gitlinks: &'a [PathBuf]) -> impl Ite
 /// Finds the untracked links that would be ignored if they were folders.
 ///
 /// Git is asked, in a scratch tree where they are: no second reading of the ignore rules.
-pub(super) fn links_at_ignored_folders(
-    view: &View,
+fn links_at_ignored_folders(
+    tree: &Path,
+    desk: &Path,
     git: &Git,
     untracked: &[PathBuf],
 ) -> Result<Vec<PathBuf>, GitError> {
-    let tree = &view.record.tree.path;
     let is_link = |path: &&PathBuf| fs::symlink_metadata(tree.join(path)).is_ok_and(|m| m.is_symlink());
     let links: Vec<&PathBuf> = untracked.iter().filter(is_link).collect();
     if links.is_empty() {
         return Ok(Vec::new());
     }
-    let scratch = view.dir.join(durable::unique_name());
+    let scratch = desk.join(durable::unique_name());
     let asked = build_scratch(tree, &scratch, &links)
         .map_err(|e| GitError::io("check-ignore", &scratch.display().to_string(), &e))
         .and_then(|()| {

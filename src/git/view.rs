@@ -10,13 +10,14 @@
 //! latter; git reads neither from here. Remotes are kept only where a partial clone must fetch from one.
 
 use super::bytes;
+use super::clone;
 use super::config::{self, Entry};
 use super::diff::{self, Change};
 use super::index;
 use super::oid::{ObjectFormat, Oid};
 use super::repo::{Repo, tree_of};
 use super::runner::{Git, GitError, GitErrorKind};
-use super::snapshot::{self, Snapshot};
+use super::snapshot::{self, LeftOut, Snapshot};
 use super::worktree::{self, Worktree};
 use crate::durable;
 use serde::{Deserialize, Serialize};
@@ -93,7 +94,9 @@ impl View {
     /// `dir` must not be there, or is an unfinished view of the same attempt, which is made anew.
     pub fn create(dir: &Path, repo: &Repo, tree: &Worktree, base: &Oid) -> Result<View, GitError> {
         let failed = |e: io::Error| GitError::io("view", &dir.display().to_string(), &e);
-        let entries = config::list(&tree.git())?;
+        // A clone has a copy of the settings; they are read where they came from.
+        let source = if tree.is_clone() { Git::at(&repo.git_dir) } else { tree.git() };
+        let entries = config::list(&source)?;
         durable::remove_dir_all(dir).map_err(failed)?;
         let record = Record {
             tree: tree.clone(),
@@ -280,6 +283,21 @@ impl View {
         commit(&self.objects(), tree, parents, message, by, seconds)
     }
 
+    /// Takes over what a worker committed in a clone; elsewhere there is nothing to take over. Returns where
+    /// it left the task's branch, and what was lost.
+    pub fn bring(&self) -> Result<(Option<Oid>, Vec<LeftOut>), GitError> {
+        if !self.is_clone() {
+            return Ok((self.worker_head()?, Vec::new()));
+        }
+        let brought = clone::bring(self)?;
+        Ok((brought.head, brought.missing))
+    }
+
+    /// Whether the tree is a clone of the repository.
+    pub(super) fn is_clone(&self) -> bool {
+        self.record.tree.is_clone() && !self.record.common.starts_with(&self.record.tree.path)
+    }
+
     /// Reads the commit that the task's branch is at: the base, or the worker's own last commit.
     pub fn worker_head(&self) -> Result<Option<Oid>, GitError> {
         let name = format!("{}^{{commit}}", self.record.tree.branch);
@@ -331,7 +349,12 @@ impl View {
     }
 
     /// Gives the tree the view's index, so that a worker that goes on there sees our commit as clean.
+    ///
+    /// A tree with a git dir of its own stays as the worker left it.
     pub fn publish_index(&self) -> io::Result<()> {
+        if self.record.tree.git_dir.parent() != Some(&self.record.common.join("worktrees")) {
+            return Ok(());
+        }
         index::copy(&self.dir.join("index"), &self.record.tree.git_dir.join("index"))
     }
 
@@ -413,8 +436,9 @@ fn write_view(dir: &Path, record: &Record, entries: &[Entry]) -> io::Result<()> 
     put("view.json", &record)
 }
 
-/// Composes the configuration: what decides content, and where our own files are.
-fn view_config(dir: &Path, record: &Record, entries: &[Entry]) -> Vec<u8> {
+/// The settings that decide content, and whether there is a remote that a partial clone must fetch from.
+/// Other remotes are not among them.
+pub(super) fn content_entries(entries: &[Entry]) -> (Vec<Entry>, bool) {
     let is_true = |e: &Entry| e.value.as_deref().is_none_or(|v| v.eq_ignore_ascii_case(b"true"));
     let promisors: Vec<&str> = entries
         .iter()
@@ -423,7 +447,7 @@ fn view_config(dir: &Path, record: &Record, entries: &[Entry]) -> Vec<u8> {
             _ => None,
         })
         .collect();
-    let mut kept: Vec<Entry> = entries
+    let kept = entries
         .iter()
         .filter(|e| config::decides_content(e))
         .filter(|e| match e.parts() {
@@ -432,8 +456,14 @@ fn view_config(dir: &Path, record: &Record, entries: &[Entry]) -> Vec<u8> {
         })
         .cloned()
         .collect();
+    (kept, !promisors.is_empty())
+}
+
+/// Composes the configuration: what decides content, and where our own files are.
+fn view_config(dir: &Path, record: &Record, entries: &[Entry]) -> Vec<u8> {
+    let (mut kept, partial) = content_entries(entries);
     let mut set = |key: &str, value: &[u8]| kept.push(Entry { key: key.into(), value: Some(value.to_vec()) });
-    let extended = record.format == ObjectFormat::Sha256 || !promisors.is_empty();
+    let extended = record.format == ObjectFormat::Sha256 || partial;
     set("core.repositoryformatversion", if extended { b"1" } else { b"0" });
     set("core.bare", b"false");
     if record.format == ObjectFormat::Sha256 {

@@ -125,10 +125,19 @@ impl Worktree {
         Ok(tree)
     }
 
-    /// Describes the one checkout of a repository of our own (a clone), as a tree to work in.
-    pub fn of_clone(clone: &Repo, branch: &str) -> Option<Worktree> {
-        let path = clone.top.clone()?;
-        Some(Worktree { path, git_dir: clone.git_dir.clone(), branch: branch.to_owned() })
+    /// Whether its git dir is its own and lies in it: a clone.
+    pub fn is_clone(&self) -> bool {
+        self.git_dir == self.path.join(".git")
+    }
+
+    /// Whether `repo` knows nothing of it: a clone, or a copy whose git dir is a repository of ours.
+    pub fn is_apart(&self, repo: &Repo) -> bool {
+        self.is_clone() || (repo.bare && self.git_dir == repo.common)
+    }
+
+    /// Whether its git dir lies in `repo`, which knows of it: a git worktree.
+    pub fn is_registered_in(&self, repo: &Repo) -> bool {
+        self.git_dir.parent() == Some(&repo.common.join("worktrees"))
     }
 
     /// Verifies that the folder is there, is a folder, and is registered with `repo` as itself.
@@ -235,9 +244,10 @@ pub fn dispose(
     take_out(repo, tree, trash)
 }
 
-/// Moves a tree into the trash and removes its registration.
+/// Moves a tree into the trash and removes its registration, if it has one.
 pub(super) fn take_out(repo: &Repo, tree: &Worktree, trash: &Path) -> Result<Option<PathBuf>, GitError> {
-    if tree.git_dir.parent() != Some(&repo.common.join("worktrees")) {
+    let registered = tree.is_registered_in(repo);
+    if !registered && !tree.is_apart(repo) {
         let text = "not a worktree of this repository";
         return Err(GitError::own("worktree", GitErrorKind::Other, text));
     }
@@ -249,7 +259,7 @@ pub(super) fn take_out(repo: &Repo, tree: &Worktree, trash: &Path) -> Result<Opt
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
         Err(e) => return Err(io(&tree.path, &e)),
     };
-    if tree.git_dir.is_dir() {
+    if registered && tree.git_dir.is_dir() {
         // Git finds the entry by the path in it, which a worker may have changed.
         let (entry, path) = (tree.git_dir.join("gitdir"), tree.path.join(".git"));
         let right = [bytes::of_path(&path), b"\n"].concat();

@@ -57,7 +57,7 @@ pub fn submit_with_key(
     by: SubmittedBy,
     key: Option<String>,
 ) -> Result<Vec<Accepted>, Refused> {
-    reserve(spool, config)?;
+    reserve(spool, config, &submission)?;
     let content = key.as_ref().map(|_| content(&submission));
     if let (Some(key), Some(content)) = (&key, &content)
         && let Some(known) = read_key(spool, key)?
@@ -217,7 +217,16 @@ fn difference(tasks: &[Task], submission: &Submission) -> String {
 }
 
 /// Refuses new work while the disk is too full to hold it.
-fn reserve(spool: &Spool, config: &Config) -> Result<(), Refused> {
-    super::check_reserve(spool.root(), config.disk.reserve_bytes, config.disk.reserve_percent)
-        .map_err(Refused::Disk)
+fn reserve(spool: &Spool, config: &Config, submission: &Submission) -> Result<(), Refused> {
+    let disk = &config.disk;
+    let specs = match submission {
+        Submission::One(spec) => std::slice::from_ref(&**spec),
+        Submission::Many(batch) => batch.tasks.as_slice(),
+    };
+    super::check_reserve(spool.root(), disk.reserve_bytes, disk.reserve_percent).map_err(Refused::Disk)?;
+    let most = specs.iter().map(|spec| super::reserve_for(disk, spec.workspace())).max().unwrap_or(0);
+    if most > disk.reserve_bytes {
+        super::check_reserve(spool.worktrees(), most, disk.reserve_percent).map_err(Refused::Disk)?;
+    }
+    Ok(())
 }

@@ -179,6 +179,7 @@ fn result(result: crate::model::TaskResult) -> ResultView {
     };
     let mut warnings = result.warnings;
     warnings.extend(result.tampering.into_iter().map(|t| format!("changed outside its workspace: {t}")));
+    warnings.extend(result.lacks.into_iter().map(|what| format!("the workspace lacked: {what}")));
     warnings.extend(result.survivors.into_iter().map(|s| format!("could not be ended: {s}")));
     warnings.extend(result.undone.into_iter().map(|p| format!("its change was undone: {p}")));
     let ms = result.started_at.map(|from| (result.ended_at - from).num_milliseconds());

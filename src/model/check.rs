@@ -90,11 +90,17 @@ pub fn check(spec: &TaskSpec) -> Vec<Problem> {
             kind => invalid("workspace", format!("a {kind} needs a repository")),
         }
     }
-    if spec.gate == Some(GateKind::Clean) && spec.workspace() != WorkspaceKind::Worktree {
-        invalid("gate", "a clean tree needs a git worktree as workspace".into());
+    let kind = spec.workspace();
+    if spec.gate == Some(GateKind::Clean)
+        && matches!(kind, WorkspaceKind::Directory | WorkspaceKind::Temporary)
+    {
+        invalid("gate", "a clean tree needs a worktree, a clone or a copy as workspace".into());
     }
-    if spec.base.is_some() && matches!(spec.workspace(), WorkspaceKind::Directory) {
-        invalid("base", "a directory is worked on as it is: it has no base commit to choose".into());
+    if spec.base.is_some() && matches!(kind, WorkspaceKind::Directory | WorkspaceKind::Copy) {
+        invalid("base", format!("a {kind} is of what lies there: it has no base commit to choose"));
+    }
+    if !spec.copy.is_empty() && matches!(kind, WorkspaceKind::Directory | WorkspaceKind::Copy) {
+        invalid("copy", format!("a {kind} has all files of the folder already"));
     }
     if let Some(subdir) = &spec.subdir
         && !is_inside(subdir)
@@ -170,11 +176,6 @@ fn not_yet(spec: &TaskSpec) -> Vec<Problem> {
                 .hint(instead),
         );
     };
-    match spec.workspace() {
-        WorkspaceKind::Clone => no("workspace", "a clone", "use worktree"),
-        WorkspaceKind::Copy => no("workspace", "a copy", "use worktree, or directory"),
-        WorkspaceKind::Worktree | WorkspaceKind::Directory | WorkspaceKind::Temporary => {}
-    }
     if spec.mode.is_some_and(|m| m != Mode::Code) {
         no(
             "mode",

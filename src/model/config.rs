@@ -182,7 +182,7 @@ pub struct Ceilings {
     pub depth: Option<u32>,
 }
 
-/// Free space that must be left. The larger of the two holds.
+/// Free space that must be left, the larger of the two; and what a copy of a folder may take.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Disk {
@@ -190,11 +190,24 @@ pub struct Disk {
     pub reserve_bytes: u64,
     /// Percent of the file system.
     pub reserve_percent: u8,
+    /// Bytes that must be left beside a workspace of kind `copy` or `clone`, if that is more.
+    pub copy_reserve_bytes: u64,
+    /// Most bytes that a copy of a folder takes.
+    pub copy_bytes: u64,
+    /// Most files and links that a copy of a folder takes.
+    pub copy_files: u64,
 }
 
 impl Default for Disk {
     fn default() -> Self {
-        Disk { reserve_bytes: 2 * 1024 * 1024 * 1024, reserve_percent: 5 }
+        const GIB: u64 = 1024 * 1024 * 1024;
+        Disk {
+            reserve_bytes: 2 * GIB,
+            reserve_percent: 5,
+            copy_reserve_bytes: 10 * GIB,
+            copy_bytes: 2 * GIB,
+            copy_files: 50_000,
+        }
     }
 }
 

@@ -94,6 +94,9 @@ pub struct TaskResult {
     /// Every attempt so far, this one last.
     #[serde(default)]
     pub attempts: Vec<AttemptSummary>,
+    /// What the workspace lacked against the user's checkout or folder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacks: Vec<String>,
     /// What was restricted, and who enforced it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restrictions: Vec<Restriction>,

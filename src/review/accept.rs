@@ -6,12 +6,13 @@
 use super::verdicts;
 use crate::attempt;
 use crate::gate;
-use crate::git::{Guard, How, Landing, Oid, Recovered, Refusal, Repo};
-use crate::model::{Landed, Review, TaskId, TaskResult, Verification, WorkspaceKind};
+use crate::git::{Guard, How, Landing, Oid, Recovered, Refusal, Repo, shadow};
+use crate::model::{Landed, Review, Task, TaskId, TaskResult, Verification, WorkspaceKind};
 use crate::spool::{LockedTask, Spool, SpoolError, read_json};
+use crate::workspace::apart;
 use anyhow::Context as _;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How a change is taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,6 +84,11 @@ pub enum NotAccepted {
         "task {0} is not verified: it has no verify commands\n  hint: look at `workspool diff {0}`, then accept it with --unverified"
     )]
     Unverified(TaskId),
+    /// A copy's change is files, and no commit of the user's repository.
+    #[error(
+        "task {0} worked on a copy of a folder: its change can only be applied to that folder\n  hint: leave out --as and --checkout; `workspool diff {0} --full` is a patch for other places"
+    )]
+    OnlyApply(TaskId),
     /// It is not the task that was meant.
     #[error("the record of task {0} has another hash than was given: it is not what you looked at")]
     OtherTask(TaskId),
@@ -149,20 +155,28 @@ pub fn accept(spool: &Spool, id: TaskId, wish: &Acceptance) -> Result<Landed, No
             return Err(NotAccepted::Audit { id, what: differs.what.clone(), why });
         }
     }
-    let (Some(commit), Some(base), WorkspaceKind::Worktree) =
-        (&result.commit, &result.base, task.spec.workspace())
+    let kind = task.spec.workspace();
+    let (Some(commit), Some(base), true) =
+        (&result.commit, &result.base, apart::repository(spool, &task).is_some())
     else {
         // Nothing to bring anywhere: a report, a folder that was worked on directly, or no change at all.
         let landed = nothing(&result, wish.how, unverified);
         verdicts::add(&locked, attempt, Review::Accepted, wish.remark.clone(), Some(landed.clone()))?;
         return Ok(landed);
     };
+    if kind == WorkspaceKind::Copy && (wish.how != As::Apply || wish.checkout.is_some()) {
+        return Err(NotAccepted::OnlyApply(id));
+    }
     let path = match (&wish.checkout, &task.repo) {
         (Some(path), _) => path.clone(),
         (None, Some(repo)) => repo.path.clone(),
         (None, None) => return Err(anyhow::anyhow!("the task names no repository").into()),
     };
-    let repo = Repo::open(&path).map_err(anyhow::Error::from)?;
+    let seconds = chrono::Utc::now().timestamp();
+    let repo = match kind {
+        WorkspaceKind::Copy => folder_as_checkout(spool, &task, &path, seconds)?,
+        _ => Repo::open(&path).map_err(anyhow::Error::from)?,
+    };
     if let Some(known) = &task.repo
         && wish.checkout.is_some()
         && Repo::open(&known.path).is_ok_and(|own| own.key != repo.key)
@@ -183,7 +197,7 @@ pub fn accept(spool: &Spool, id: TaskId, wish: &Acceptance) -> Result<Landed, No
     };
     let plan = Landing::plan(&repo, &base, &commit, how, guard.as_ref())?;
     let files = plan.changes().count();
-    let head = Some(repo.head.to_string());
+    let head = (kind != WorkspaceKind::Copy).then(|| repo.head.to_string());
     let made = |landed: &crate::git::Landed| Landed {
         how: wish.how.as_str().to_owned(),
         produced: commit.to_string(),
@@ -194,14 +208,22 @@ pub fn accept(spool: &Spool, id: TaskId, wish: &Acceptance) -> Result<Landed, No
         unverified,
         files,
     };
-    let seconds = chrono::Utc::now().timestamp();
     let landed =
         Landing::apply_and_tell(&plan, &id.to_string(), &locked.dir().landing(), seconds, |landed| {
             record(&locked, attempt, wish.remark.clone(), made(landed))
         })?;
     drop(_alone);
-    tidy(&locked, &repo);
+    tidy(&locked);
     Ok(made(&landed))
+}
+
+/// The user's folder as it is now, as a checkout of the repository of ours in which the copy's change is.
+fn folder_as_checkout(spool: &Spool, task: &Task, folder: &Path, seconds: i64) -> anyhow::Result<Repo> {
+    let shadow = apart::shadow_of(spool, task)?;
+    anyhow::ensure!(folder.is_dir(), "{} is not there any more", folder.display());
+    let now = shadow::record(&shadow, folder, "workspool: before a change lands", seconds)
+        .with_context(|| format!("cannot look at what {} holds now", folder.display()))?;
+    Ok(shadow::checkout(&shadow, folder, &now))
 }
 
 /// Goes on with an accept that a crash cut off, if there is one.
@@ -214,7 +236,7 @@ fn recover(spool: &Spool, id: TaskId) -> Result<Option<Landed>, NotAccepted> {
     let found = locked.ticket()?.context("the task has no ticket")?;
     let task = locked.task()?;
     let result = spool.read_result(id)?.context("the result is gone")?;
-    let path = task.repo.map(|r| r.path).context("the task names no repository")?;
+    let path = apart::repository(spool, &task).context("the task names no repository")?;
     let repo = Repo::open(&path).map_err(anyhow::Error::from)?;
     let _alone = spool.repo_lock(&repo.key.hash).take().context("cannot lock the repository")?;
     let made = |landed: &crate::git::Landed| Landed {
@@ -234,7 +256,7 @@ fn recover(spool: &Spool, id: TaskId) -> Result<Option<Landed>, NotAccepted> {
         Recovered::Nothing | Recovered::Undone => Ok(None),
         Recovered::Landed(landed) => {
             drop(_alone);
-            tidy(&locked, &repo);
+            tidy(&locked);
             Ok(Some(made(&landed)))
         }
     }
@@ -250,10 +272,13 @@ fn record(locked: &LockedTask, attempt: u32, remark: Option<String>, landed: Lan
 }
 
 /// Takes the workspace away: its change is where it belongs. What cannot be removed now, prune removes.
-fn tidy(locked: &LockedTask, repo: &Repo) {
-    if let Ok(task) = locked.task() {
+fn tidy(locked: &LockedTask) {
+    if let Ok(task) = locked.task()
+        && let Some(place) = apart::repository(locked.spool(), &task)
+        && let Ok(repo) = Repo::open(&place)
+    {
         let path = crate::workspace::path(locked.spool(), &task);
-        let _ = attempt::clear_workspace(locked.spool(), locked.dir(), repo, &path);
+        let _ = attempt::clear_workspace(locked.spool(), locked.dir(), &repo, &path);
     }
 }
 

@@ -169,6 +169,7 @@ pub fn bare_result_of(
         usage: Usage::default(),
         durations: Durations::default(),
         attempts: Vec::new(),
+        lacks: Vec::new(),
         restrictions: Vec::new(),
         undone: Vec::new(),
         tampering: Vec::new(),

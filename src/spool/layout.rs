@@ -159,6 +159,11 @@ impl Spool {
         TaskDir { path: self.tasks().join(id.to_string()), id }
     }
 
+    /// Repositories of ours that stand for folders that tasks work on copies of.
+    pub fn copies(&self) -> PathBuf {
+        self.root.join("copies")
+    }
+
     /// Workspaces.
     pub fn worktrees(&self) -> &Path {
         &self.worktrees

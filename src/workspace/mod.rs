@@ -1,7 +1,10 @@
 //! Where a worker works: made before it starts, looked at after it has ended, taken away when it is kept
 //! elsewhere.
 
+pub mod apart;
 pub mod copy;
+pub mod duplicate;
+pub mod lacks;
 pub mod manifest;
 pub mod rules;
 mod worktree;

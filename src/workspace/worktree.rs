@@ -15,10 +15,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A workspace that is ready: `attempts/<n>/prepared.json`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Prepared {
-    /// The tree, for a git worktree.
+    /// The tree, where git tells what changes in it.
     pub tree: Option<Worktree>,
+    /// The commit of what a copy holds at the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Oid>,
+    /// What it lacks against the folder that it was made from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacks: Vec<String>,
     /// Ignored files that were copied in.
     pub copied: Vec<PathBuf>,
     /// What somebody should know.

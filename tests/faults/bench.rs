@@ -35,7 +35,7 @@ impl Bench {
         fs::create_dir_all(bench.spool_path()).unwrap();
         fs::write(
             bench.spool_path().join("config.toml"),
-            "[defaults]\nretry_delay = 0\ngrace_ms = 500\n[disk]\nreserve_bytes = 0\nreserve_percent = 0\n",
+            "[defaults]\nretry_delay = 0\ngrace_ms = 500\n[disk]\nreserve_bytes = 0\nreserve_percent = 0\ncopy_reserve_bytes = 0\n",
         )
         .unwrap();
         bench.git(&["init", "-q", "-b", "main", "repo"], dir_of(&bench));
@@ -209,6 +209,20 @@ impl Bench {
         assert_eq!(seen.len(), all, "an attempt worked twice: {:?}", self.ledger());
     }
 
+    /// The user's repository, and those of ours that stand for copies of it.
+    fn repositories(&self) -> Vec<PathBuf> {
+        let copies = fs::read_dir(self.spool_path().join("copies")).into_iter().flatten().flatten();
+        // One that was not made whole holds nothing yet.
+        let whole = copies.map(|e| e.path()).filter(|p| p.join("HEAD").exists() && p.join("refs").exists());
+        std::iter::once(self.repo()).chain(whole).collect()
+    }
+
+    /// The repository that has the result of a task.
+    pub fn repository_of(&self, id: TaskId) -> PathBuf {
+        let copy = self.spool_path().join("copies").join(id.to_string());
+        if copy.exists() { copy } else { self.repo() }
+    }
+
     /// What every worker wrote is in a tree, in a commit of a branch, or in a salvage.
     fn every_byte_is_kept(&self) {
         let mut kept = String::new();
@@ -226,17 +240,16 @@ impl Bench {
             }
         };
         walk(self.spool_path().join("worktrees"), &mut kept);
-        let refs = self.git(&["for-each-ref", "--format=%(refname)"], &self.repo());
-        for name in refs.lines() {
-            for path in ["made.txt", "tree/made.txt", "raw/made.ignored"] {
-                let mut command = Command::new("git");
-                self.environment(&mut command);
-                let out = command
-                    .args(["show", &format!("{name}:{path}")])
-                    .current_dir(self.repo())
-                    .output()
-                    .unwrap();
-                kept.push_str(&String::from_utf8_lossy(&out.stdout));
+        for repo in self.repositories() {
+            let refs = self.git(&["for-each-ref", "--format=%(refname)"], &repo);
+            for name in refs.lines() {
+                for path in ["made.txt", "tree/made.txt", "raw/made.ignored"] {
+                    let mut command = Command::new("git");
+                    self.environment(&mut command);
+                    let show = ["show", &format!("{name}:{path}")];
+                    let out = command.args(show).current_dir(&repo).output().unwrap();
+                    kept.push_str(&String::from_utf8_lossy(&out.stdout));
+                }
             }
         }
         for marker in self.ledger() {

@@ -148,6 +148,32 @@ pub const SCENARIOS: &[Scenario] = &[
         after: nothing,
         expect: succeeded,
     },
+    Scenario { name: "clone", process: "exec", thin: 4, prepare: clone, after: nothing, expect: succeeded },
+    Scenario {
+        name: "clone-failing",
+        process: "exec",
+        thin: 4,
+        prepare: clone_failing,
+        after: nothing,
+        expect: failed,
+    },
+    Scenario { name: "copy", process: "exec", thin: 4, prepare: copy, after: nothing, expect: succeeded },
+    Scenario {
+        name: "copy-failing",
+        process: "exec",
+        thin: 4,
+        prepare: copy_failing,
+        after: nothing,
+        expect: failed,
+    },
+    Scenario {
+        name: "accept-copy",
+        process: "accept",
+        thin: 3,
+        prepare: accept_copy,
+        after: accept_again,
+        expect: copied_back_once,
+    },
     Scenario {
         name: "cancel-running",
         process: "cancel",
@@ -319,6 +345,34 @@ fn clean_gate(bench: &Bench) -> Ready {
     ready(&DRAIN, vec![id])
 }
 
+fn clone(bench: &Bench) -> Ready {
+    let commit = "git -c user.name=w -c user.email=w@w commit -q --allow-empty -m w";
+    let id = given(bench, commit, &["--workspace", "clone"]);
+    ready(&DRAIN, vec![id])
+}
+
+fn clone_failing(bench: &Bench) -> Ready {
+    let commit = "git add made.txt; git -c user.name=w -c user.email=w@w commit -q -m w; exit 3";
+    let id = given(bench, commit, &["--workspace", "clone"]);
+    ready(&DRAIN, vec![id])
+}
+
+fn copy(bench: &Bench) -> Ready {
+    let id = given(bench, "true", &["--workspace", "copy"]);
+    ready(&DRAIN, vec![id])
+}
+
+fn copy_failing(bench: &Bench) -> Ready {
+    let id = given(bench, "exit 3", &["--workspace", "copy"]);
+    ready(&DRAIN, vec![id])
+}
+
+fn accept_copy(bench: &Bench) -> Ready {
+    let id = given(bench, "echo new > old.txt", &["--workspace", "copy"]);
+    bench.drain();
+    ready(&["accept", &id.to_string()], vec![id])
+}
+
 fn cancel_running(bench: &Bench) -> Ready {
     let id = given(bench, "sleep 60", &[]);
     bench.run(&["tick", "--quiet"]);
@@ -429,7 +483,7 @@ fn ended_well(bench: &Bench, strict: bool) {
         assert!(fits, "{id} ended as {} ({:?}): {}", result.state, result.class, result.message);
         if result.state == State::Succeeded {
             let commit = result.commit.unwrap();
-            let made = bench.git(&["show", &format!("{commit}:made.txt")], &bench.repo());
+            let made = bench.git(&["show", &format!("{commit}:made.txt")], &bench.repository_of(id));
             assert!(made.contains(&format!("{id}.{}/work.1", result.attempt)), "{made:?}");
         }
     }
@@ -483,6 +537,13 @@ fn applied_once(bench: &Bench, _: &Ready, _: bool) {
     let repo = bench.repo();
     assert_eq!(bench.git(&["rev-list", "--count", "HEAD"], &repo), "1\n");
     assert_eq!(bench.git(&["status", "--porcelain"], &repo), "A  made.txt\nM  old.txt\n");
+    assert_eq!(fs::read_to_string(repo.join("old.txt")).unwrap(), "new\n");
+}
+
+/// The user's folder has the change, and git's index of it knows nothing of that.
+fn copied_back_once(bench: &Bench, _: &Ready, _: bool) {
+    let repo = bench.repo();
+    assert_eq!(bench.git(&["status", "--porcelain"], &repo), " M old.txt\n?? made.txt\n");
     assert_eq!(fs::read_to_string(repo.join("old.txt")).unwrap(), "new\n");
 }
 

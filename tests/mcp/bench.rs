@@ -85,7 +85,7 @@ impl Bench {
         bench.spool();
         std::fs::write(
             bench.spool_path().join("config.toml"),
-            "[disk]\nreserve_bytes = 0\nreserve_percent = 0\n[defaults]\nretry_delay = 0\ngrace_ms = 400\n",
+            "[disk]\nreserve_bytes = 0\nreserve_percent = 0\ncopy_reserve_bytes = 0\n[defaults]\nretry_delay = 0\ngrace_ms = 400\n",
         )
         .unwrap();
         bench

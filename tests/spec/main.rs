@@ -12,6 +12,8 @@ mod bad_input;
 mod cancel;
 mod ceilings;
 mod clean_gate;
+mod clones;
+mod copies;
 mod failures;
 mod gate;
 mod inbox;

@@ -233,7 +233,7 @@ fn the_source_may_be_any_kind_of_checkout() {
     let shallow = repo.at(world.root().join("repos/shallow"));
     let id = world.script("true").repo(&shallow).ok();
     world.drain();
-    assert!(world.succeeded(id).warnings.iter().any(|w| w.contains("shallow clone")));
+    assert!(world.succeeded(id).lacks.iter().any(|w| w.contains("shallow clone")));
     // A sparse checkout.
     shallow.git(&["sparse-checkout", "set", "src"]);
     works(&shallow, &shallow.head());
@@ -270,9 +270,43 @@ fn submodules_are_named_as_lacking() {
     let id = world.script("echo x > x.txt").repo(&repo).ok();
     world.drain();
     let result = world.succeeded(id);
-    assert!(result.warnings.iter().any(|w| w.contains("submodules")), "{:?}", result.warnings);
+    assert_eq!(result.lacks, ["submodules are empty unless a setup command fills them: inner"]);
     assert_eq!(paths(&result), [("x.txt", "added")]);
     before.assert_same(&repo.fingerprint());
+}
+
+#[test]
+fn what_the_workspace_lacks_is_named() {
+    let world = World::new();
+    let repo = world.repo("r");
+    std::os::unix::fs::symlink("/etc/hosts", repo.path().join("absolute")).unwrap();
+    std::os::unix::fs::symlink("../beside", repo.path().join("src/up")).unwrap();
+    std::os::unix::fs::symlink("../README.md", repo.path().join("src/inside")).unwrap();
+    std::os::unix::fs::symlink("../../beside", repo.path().join("src/out")).unwrap();
+    repo.commit("links");
+    repo.write("README.md", "# not committed\n").write("new.txt", "n\n").write(".env", "A=1\n");
+    repo.write("target/x", "x\n").write("build.log", "l\n");
+    repo.at(repo.path().join("nested")).write("x", "x\n");
+    repo.at(repo.path().join("nested")).git(&["init", "-q"]);
+    repo.hook("pre-commit", "exit 0").hook("pre-push", "exit 0");
+    let lacks = |kind: &str| {
+        let id = world.script("true").repo(&repo).with("workspace", kind).with("copy", ".env").ok();
+        world.drain();
+        let shown = world.on("show", id, &[]).ok().text();
+        assert!(shown.contains("changes that are not committed: README.md"), "{shown}");
+        world.succeeded(id).lacks
+    };
+    let mut wanted = vec![
+        "changes that are not committed: README.md",
+        "files that git does not track: new.txt",
+        "files that git ignores, unless a setup command makes them or `copy` names them: build.log, target/",
+        "repositories inside the checkout: nested/",
+        "links that lead out of the tree point elsewhere than in the checkout, or to what is not the workspace's: absolute, src/out",
+        "hooks did not run on the commit of the result: pre-commit",
+    ];
+    assert_eq!(lacks("worktree"), wanted);
+    wanted[5] = "hooks did not run on the commit of the result, and none is in the clone: pre-commit";
+    assert_eq!(lacks("clone"), wanted);
 }
 
 #[test]

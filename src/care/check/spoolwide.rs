@@ -5,6 +5,7 @@ use super::scan::{Scan, listed};
 use super::work::Repositories;
 use crate::model::{HeldReason, Intake, RequestName, TaskId};
 use crate::spool::{Spool, SpoolError, read_json};
+use crate::workspace::apart;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -194,10 +195,11 @@ fn workspaces(
     let mut paths = BTreeSet::new();
     for id in &scan.tasks {
         if let Ok(task) = spool.read_task(*id)
-            && task.spec.workspace() == crate::model::WorkspaceKind::Worktree
-            && let Some(repo) = task.repo
+            && let Some(repo) = apart::repository(spool, &task)
+            // Not made yet, or done with.
+            && (repo.exists() || task.spec.workspace() != crate::model::WorkspaceKind::Copy)
         {
-            paths.insert(repo.path);
+            paths.insert(repo);
         }
     }
     let mut registered = BTreeSet::new();
@@ -241,7 +243,7 @@ fn workspaces(
             if !scan.knows(id) && !spool.task(id).path().is_dir() {
                 let message = "a workspace whose task is gone: `workspool prune` takes it away";
                 found.push(Finding::new(Kind::OrphanWorkspace, &path, message).of(id));
-            } else if path.join(".git").exists()
+            } else if path.join(".git").is_file()
                 && repos.all().all(|(_, ours)| ours.is_ok())
                 && !registered.contains(&path)
             {

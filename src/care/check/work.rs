@@ -4,8 +4,9 @@ use super::finding::{Finding, Kind};
 use super::scan::OneTask;
 use crate::attempt::{Plan, read_prepared};
 use crate::git::{BRANCHES, KEPT, Oid, Repo, SALVAGE, bytes, worktree};
-use crate::model::{EventKind, Permission, Review, ReviewFile, State, Task, TaskResult, WorkspaceKind};
+use crate::model::{EventKind, Permission, Review, ReviewFile, State, Task, TaskResult};
 use crate::spool::{Place, Spool, SpoolError, events, read_json};
+use crate::workspace::apart;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -71,10 +72,7 @@ pub(super) fn look(
     repos: &mut Repositories,
     found: &mut Vec<Finding>,
 ) -> Result<(), SpoolError> {
-    let Some(repo) = &task.repo else { return Ok(()) };
-    if task.spec.workspace() != WorkspaceKind::Worktree {
-        return Ok(());
-    }
+    let Some(repo) = apart::repository(spool, task) else { return Ok(()) };
     let dir = spool.task(one.id);
     let last = dir.last_attempt();
     let running = one.ticket().filter(|t| t.place == Place::Running).map(|t| t.ticket.attempt);
@@ -83,7 +81,7 @@ pub(super) fn look(
     if worked.is_empty() {
         return Ok(());
     }
-    let Ok(ours) = repos.at(&repo.path) else { return Ok(()) };
+    let Ok(ours) = repos.at(&repo) else { return Ok(()) };
     let result = spool.read_result(one.id).ok().flatten();
     let review: Option<ReviewFile> = read_json(&dir.review()).ok().flatten();
     let verdict = review.and_then(|r| r.verdicts.last().map(|v| v.verdict));

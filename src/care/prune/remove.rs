@@ -1,12 +1,12 @@
 //! Taking one thing away, under its task's lock, after a fresh look.
 
 use super::{Done, Item, What};
-use crate::attempt::read_prepared;
+use crate::attempt::{clear_workspace, read_prepared};
 use crate::durable;
 use crate::git::{BRANCHES, Oid, Repo, View, worktree};
 use crate::model::{Review, ReviewFile, State, Task, TaskId, TaskResult, WorkspaceKind};
 use crate::spool::{LockedTask, Place, Spool, SpoolError, names, read_json};
-use crate::workspace::{self, Removed, manifest};
+use crate::workspace::{self, Removed, apart, manifest};
 use anyhow::Context as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -75,8 +75,8 @@ fn workspace_of(locked: &LockedTask) -> anyhow::Result<Done> {
     if fs::symlink_metadata(&path).is_err() {
         return Ok(Done::Removed);
     }
-    let repo = task.repo.as_ref().context("a workspace without a repository")?;
-    let repo = Repo::open(&repo.path)?;
+    let repo = apart::repository(spool, &task).context("a workspace without a repository")?;
+    let repo = Repo::open(&repo)?;
     let dir = locked.dir();
     let id = locked.id().to_string();
     for n in (1..=dir.last_attempt()).rev() {
@@ -86,7 +86,7 @@ fn workspace_of(locked: &LockedTask) -> anyhow::Result<Done> {
         anyhow::ensure!(view.worktree().path == path, "the newest attempt worked elsewhere");
         return Ok(told(workspace::remove(spool, &repo, &view, &id, n, &prepared.copied)?, &path));
     }
-    Ok(told(workspace::clear(spool, &repo, &path, &id, None, dir.last_attempt(), &[])?, &path))
+    Ok(told(clear_workspace(spool, dir, &repo, &path)?, &path))
 }
 
 fn told(removed: Removed, path: &Path) -> Done {
@@ -176,11 +176,13 @@ fn task(locked: &LockedTask, item: &Item, keys: &BTreeMap<TaskId, (PathBuf, u64)
 
 /// Takes away the task's branch, if all that it holds was accepted or is nothing.
 fn branch(locked: &LockedTask, task: &Task) -> anyhow::Result<()> {
-    let Some(repo) = task.repo.as_ref().filter(|_| task.spec.workspace() == WorkspaceKind::Worktree) else {
+    let Some(path) = apart::repository(locked.spool(), task) else { return Ok(()) };
+    let is_copy = task.spec.workspace() == WorkspaceKind::Copy;
+    if is_copy && !path.exists() {
         return Ok(());
-    };
+    }
     let Some(result) = locked.spool().read_result(locked.id())? else { return Ok(()) };
-    let repo = Repo::open(&repo.path)?;
+    let repo = Repo::open(&path)?;
     let name = format!("{BRANCHES}{}", locked.id());
     let Some(at) = repo.read_ref(&name)? else { return Ok(()) };
     let is =
@@ -188,8 +190,12 @@ fn branch(locked: &LockedTask, task: &Task) -> anyhow::Result<()> {
     let review: Option<ReviewFile> = read_json(&locked.dir().review())?;
     let accepted = review.and_then(|r| r.verdicts.last().map(|v| v.verdict)) == Some(Review::Accepted);
     let TaskResult { base, commit, .. } = &result;
-    if is(base) || (accepted && is(commit)) {
+    // Work in a copy that got nowhere has no commit and no base in its result.
+    if is(base) || (accepted && is(commit)) || (is_copy && result.state != State::Succeeded) {
         repo.delete_ref(&name, &at)?;
+        if is_copy {
+            apart::remove_shadow_if_empty(&repo)?;
+        }
     }
     Ok(())
 }

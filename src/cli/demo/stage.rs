@@ -45,7 +45,7 @@ impl Stage {
             fs::create_dir(path)?;
         }
         // What the demo writes is a few kilobytes: it need not be refused where little is left.
-        let config = "[disk]\nreserve_bytes = 10000000\nreserve_percent = 0\n";
+        let config = "[disk]\nreserve_bytes = 10000000\nreserve_percent = 0\ncopy_reserve_bytes = 0\n";
         fs::write(stage.spool_path().join("config.toml"), config)?;
         Ok(stage)
     }

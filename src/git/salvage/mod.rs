@@ -3,7 +3,8 @@
 //! A salvage is a commit with up to two folders: `tree/` is what `add -A` records, and `raw/` holds,
 //! byte for byte and past all filters, what git does not: ignored files, and repositories inside the
 //! tree with their own git dirs (under another name, since git refuses `.git` in a tree). Its parents
-//! are the worker's last commit and an earlier salvage of the same attempt, so neither is lost.
+//! are the worker's last commit and an earlier salvage of the same attempt, so neither is lost; for a
+//! clone, also every other commit that is only there.
 //!
 //! It is complete or partial, and says which. Only [`Salvaged`] opens the door to
 //! [`dispose`](super::worktree::dispose), and only a complete one.
@@ -11,6 +12,7 @@
 mod collect;
 mod restore;
 
+use super::clone::{self, Brought};
 use super::index as index_file;
 use super::oid::Oid;
 use super::repo::Repo;
@@ -21,6 +23,7 @@ use super::{SALVAGE, bytes, flush};
 use crate::durable;
 use collect::{Collected, Taking};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -90,6 +93,12 @@ impl Salvaged {
         let kept = view.tree_of(commit)?;
         if snapshot.tree != kept || !snapshot.nested.is_empty() || inside_tree(view) {
             return Ok(None);
+        }
+        if view.is_clone() {
+            let brought = clone::bring(view)?;
+            if !brought.tips.is_empty() || !brought.missing.is_empty() {
+                return Ok(None);
+            }
         }
         let listing = snapshot::list(&view.git())?;
         let collected = collect::walk(view, &listing, declared, limits, Taking::Rest);
@@ -265,6 +274,8 @@ fn take(
         let why = "the repository that the salvage is in lies in the tree itself";
         collected.missing.push(LeftOut { path: PathBuf::from(".git"), why: why.into() });
     }
+    let brought = if view.is_clone() { clone::bring(view)? } else { Brought::default() };
+    collected.missing.extend(brought.missing);
     let raw = write_raw(view, desk, &mut collected)?;
     let mut folders = format!("040000 tree {tree}\ttree\0");
     if let Some(raw) = raw {
@@ -275,7 +286,9 @@ fn take(
     let about = About { complete: missing.is_empty(), missing, left_out };
     let message = serde_json::to_string(&about).map_err(|e| failed(desk, &e.into()))?;
     let message = format!("workspool salvage\n\n{message}");
-    let (parents, earlier) = parents(view, refname)?;
+    let (mut parents, earlier) = parents(view, refname)?;
+    let known: BTreeSet<Oid> = parents.iter().cloned().collect();
+    parents.extend(brought.tips.into_iter().filter(|tip| !known.contains(tip)));
     let commit = view::commit(&view.objects(), &both, &parents, &message, &Identity::ours(), seconds)?;
     if earlier.as_ref() != Some(&commit) {
         let null = commit.null();

@@ -19,6 +19,7 @@ const CONFIG: &str = "
 [disk]
 reserve_bytes = 0
 reserve_percent = 0
+copy_reserve_bytes = 0
 
 [defaults]
 retry_delay = 0
