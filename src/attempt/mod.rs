@@ -7,6 +7,7 @@
 mod changes;
 mod command;
 mod conclude;
+mod confine;
 mod finish;
 mod outcome;
 mod plan;

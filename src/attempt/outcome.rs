@@ -1,7 +1,9 @@
 //! What an attempt came to, as far as it got.
 
 use crate::git::{Oid, Tampering};
-use crate::model::result::{Artifact, ChangedFile, Deliverable, FileRef, GateRun, Restriction, SalvageRef};
+use crate::model::result::{
+    Artifact, ChangedFile, Confinement, Deliverable, FileRef, GateRun, Restriction, SalvageRef,
+};
 use crate::model::{Class, Phase, State, Usage, Verification};
 use crate::process::{Census, CensusMethod, Cleared, Survivor};
 use crate::worker::Report;
@@ -23,6 +25,7 @@ pub struct Outcome {
     pub(super) report: Report,
     pub(super) commit: Option<Oid>,
     pub(super) tree: Option<Oid>,
+    pub(super) gated_tree: Option<Oid>,
     pub(super) salvage: Option<SalvageRef>,
     pub(super) changed: Vec<ChangedFile>,
     pub(super) diff: Option<FileRef>,
@@ -35,6 +38,7 @@ pub struct Outcome {
     pub(super) session: Option<String>,
     pub(super) usage: Usage,
     pub(super) durations: crate::model::result::Durations,
+    pub(super) confinement: Option<Confinement>,
     pub(super) lacks: Vec<String>,
     pub(super) restrictions: Vec<Restriction>,
     pub(super) undone: Vec<String>,
@@ -61,6 +65,7 @@ impl Default for Outcome {
             report: Report::default(),
             commit: None,
             tree: None,
+            gated_tree: None,
             salvage: None,
             changed: Vec::new(),
             diff: None,
@@ -73,6 +78,7 @@ impl Default for Outcome {
             session: None,
             usage: Usage::default(),
             durations: crate::model::result::Durations::default(),
+            confinement: None,
             lacks: Vec::new(),
             restrictions: Vec::new(),
             undone: Vec::new(),

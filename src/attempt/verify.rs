@@ -41,7 +41,9 @@ impl Attempt<'_> {
         let gate = match (kind, &self.repo, &work.tree) {
             // What a read-only task wrote is undone: it is not what is verified.
             (GateKind::Clean, Some(repo), Some(tree)) if !commands.is_empty() && work.undone.is_empty() => {
-                match self.clean_gate(round, repo, tree, work)? {
+                let (gated, gate) = self.clean_gate(round, repo, tree, work)?;
+                outcome.gated_tree = (gated != *tree).then_some(gated);
+                match gate {
                     Ok(gate) => gate,
                     Err(end) => return Ok(Err(end)),
                 }
@@ -74,7 +76,8 @@ impl Attempt<'_> {
         let total = Duration::from_secs(total);
         gate::run(self.verify_commands(), self.task.spec.verify_all, total, |k, command, left| {
             let step = format!("{name}.{round}.{}", k + 1);
-            let plan = self.command_plan_in(root, &step, command, left)?;
+            let mut plan = self.command_plan_in(root, &step, command, left)?;
+            plan.confine = self.confine_gate(root);
             let dir = self.dir.step(&step);
             let new = !dir.join("exit.json").exists();
             let carried = carry_again(&dir, &plan, self.locked.lock().path())?;
@@ -97,14 +100,15 @@ impl Attempt<'_> {
     }
 
     /// Runs the gate in a second worktree that holds the produced tree and nothing that the worker left
-    /// beside it. Protected paths that the task was allowed to change are as in the base there.
+    /// beside it. Protected paths that the task was allowed to change are as in the base there. Returns that
+    /// tree, too.
     fn clean_gate(
         &self,
         round: u32,
         repo: &Repo,
         tree: &Oid,
         work: &Work,
-    ) -> anyhow::Result<Result<Gate, End>> {
+    ) -> anyhow::Result<(Oid, Result<Gate, End>)> {
         let view = View::open(&self.dir.view())?;
         let protected = rules::set(&self.plan.repo_config.protected)?;
         let back: Vec<_> = work.changes.iter().filter(|c| protected.is_match(&c.path)).cloned().collect();
@@ -140,7 +144,7 @@ impl Attempt<'_> {
             }
         };
         self.discard_scratch(repo, &path)?;
-        Ok(gate)
+        Ok((gated, gate))
     }
 
     fn make_scratch(&self, repo: &Repo, view: &View, commit: &Oid, path: &Path) -> anyhow::Result<()> {

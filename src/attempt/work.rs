@@ -6,6 +6,7 @@ use super::outcome::{End, Outcome};
 use super::steps::{describe, millis, tail};
 use crate::gate::{self, Gate};
 use crate::keeper::{self, Budget, Cause, DeadlineKind, Ended, StepExit};
+use crate::model::result::Confinement;
 use crate::model::{Class, ErrorClass, Phase, State, Verification};
 use crate::worker::invoke::InvokeError;
 use crate::worker::prompt::{Failure, Repair};
@@ -112,6 +113,7 @@ impl Attempt<'_> {
         let secret = invocation.pass_env.iter().map(|entry| env::renamed(entry).0);
         plan.mask_env.extend(secret.filter(|name| !env::is_plain(name)).map(str::to_owned));
         plan.pass_env.extend(invocation.pass_env);
+        plan.confine = self.confine_worker();
         plan.parser = self.plan.profile.output.clone();
         if session.is_some() {
             plan.usage_before = self.session_usage(round)?;
@@ -174,6 +176,11 @@ impl Attempt<'_> {
     fn take_over(&self, exit: &StepExit, outcome: &mut Outcome) {
         outcome.usage.add(&exit.usage);
         outcome.session = exit.said.session.clone().or_else(|| outcome.session.take());
+        outcome.confinement = exit.confinement.clone();
+        if let Some(Confinement { held: false, why_not, .. }) = &exit.confinement {
+            let why = why_not.clone().unwrap_or_default();
+            outcome.warnings.push(format!("the worker could write outside its workspace: {why}"));
+        }
         outcome.stderr_tail = Some(exit.stderr_tail.clone()).filter(|t| !t.trim().is_empty());
         (outcome.exit_code, outcome.signal) = match exit.ended {
             Ended::Exited { code } => (Some(code), None),

@@ -137,6 +137,11 @@ fn result_text(result: &TaskResult) -> String {
     for warning in &result.warnings {
         row("warning", safe(warning));
     }
+    if let Some(confined) = &result.confinement {
+        let abi = confined.abi.map(|abi| format!(" (Landlock {abi})")).unwrap_or_default();
+        let why = confined.why_not.as_ref().map(|why| format!(": {}", safe(why))).unwrap_or_default();
+        row("confined", format!("{}{abi}{why}", if confined.held { "yes" } else { "no" }));
+    }
     for what in &result.lacks {
         row("lacked", safe(what));
     }

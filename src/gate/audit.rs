@@ -7,11 +7,13 @@ use super::replay;
 use crate::git::{Oid, Repo, View};
 use crate::keeper::{Ended, StepExit};
 use crate::model::receipt::Receipt;
-use crate::model::{State, TaskId, TaskResult};
+use crate::model::{RepoConfig, State, TaskId, TaskResult};
 use crate::spool::{Spool, SpoolError, TaskDir, events, read_json};
 use crate::workspace::manifest::hash_file;
+use crate::workspace::rules;
+use anyhow::Context as _;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// One thing that was recomputed.
@@ -106,7 +108,8 @@ pub fn audit(spool: &Spool, id: TaskId, again: bool, news: &mut dyn FnMut(&str))
             let told = |what: String, differs| {
                 audit.check(what, differs);
             };
-            replay::replay(spool, &receipt, view.as_ref(), told, news)?;
+            let notes = replay::replay(spool, &receipt, view.as_ref(), told, news)?;
+            audit.notes.extend(notes);
         } else {
             audit.notes.push("the gate was not run again, since something does not match".into());
         }
@@ -139,6 +142,7 @@ fn against_result(audit: &mut Audit, receipt: &Receipt, result: Result<&Option<T
     audit.equal("result.json: base", &receipt.base, &result.base);
     audit.equal("result.json: commit", &receipt.commit, &result.commit);
     audit.equal("result.json: tree", &receipt.tree, &result.tree);
+    audit.equal("result.json: gated_tree", &receipt.gated_tree, &result.gated_tree);
     audit.equal("result.json: diff", &receipt.diff, &result.diff);
     audit.equal("result.json: verification", &receipt.verification, &result.verification);
     let ends = |all: Vec<(&str, bool, Option<i32>)>| {
@@ -245,6 +249,12 @@ fn repository(audit: &mut Audit, receipt: &Receipt, dir: &TaskDir, view: Option<
         Err(e) => audit.check("the commit", Some(format!("it is not in the repository: {e}"))),
     };
     let (Some(base), Some(commit)) = (oid(&receipt.base), oid(&receipt.commit)) else { return };
+    if let (Some(view), Some(gated)) = (view, &receipt.gated_tree) {
+        match gated_again(view, receipt, dir, &base, tree) {
+            Ok(now) => audit.equal("the verified tree, made again", gated, &now.to_string()),
+            Err(e) => audit.check("the verified tree, made again", Some(format!("{e:#}"))),
+        };
+    }
     match repo.is_ancestor(&base, &commit) {
         Ok(true) => audit.check("the commit's history", None),
         Ok(false) => audit.check("the commit's history", Some("it does not descend from the base".into())),
@@ -260,6 +270,22 @@ fn repository(audit: &mut Audit, receipt: &Receipt, dir: &TaskDir, view: Option<
 
 fn oid(text: &Option<String>) -> Option<Oid> {
     Oid::parse(text.as_ref()?.as_bytes())
+}
+
+/// What of the attempt's plan decides which tree a clean gate verifies.
+#[derive(Deserialize)]
+struct PlanPart {
+    repo_config: RepoConfig,
+}
+
+/// The produced tree with protected paths as in the base.
+fn gated_again(view: &View, receipt: &Receipt, dir: &TaskDir, base: &Oid, tree: &str) -> anyhow::Result<Oid> {
+    let plan: Option<PlanPart> = read_json(&dir.attempt(receipt.attempt).file("attempt.json"))?;
+    let protected = rules::set(&plan.context("the attempt's plan is gone")?.repo_config.protected)?;
+    let tree = Oid::parse(tree.as_bytes()).context("the receipt names no tree")?;
+    let changes = view.changed(base, &tree)?;
+    let back: Vec<_> = changes.into_iter().filter(|c| protected.is_match(&c.path)).collect();
+    Ok(view.without(&tree, &back)?)
 }
 
 fn diff_again(view: &View, base: &Oid, commit: &Oid, at: &Path) -> anyhow::Result<String> {

@@ -28,8 +28,10 @@ pub struct Proven<'a> {
     pub base: Option<String>,
     /// The commit that holds the work.
     pub commit: Option<String>,
-    /// The tree that was verified.
+    /// The tree that was produced.
     pub tree: Option<String>,
+    /// The tree that was verified, if that is another: protected paths were put back.
+    pub gated_tree: Option<String>,
     /// The patch.
     pub diff: Option<&'a FileRef>,
     /// The worker, and its version if it said one.
@@ -72,6 +74,7 @@ pub fn write(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<FileRef
         base: proven.base.clone(),
         commit: proven.commit.clone(),
         tree: proven.tree.clone(),
+        gated_tree: proven.gated_tree.clone(),
         diff: proven.diff.cloned(),
         worker: worker(proven)?,
         verification: proven.verification,

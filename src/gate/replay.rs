@@ -1,31 +1,36 @@
 //! Running the gate of a receipt once more, on a clean copy of the tree that it names.
 //!
-//! The copy has what the commit has, and what the setup commands make. Ignored files that were copied in
-//! from the user's checkout are not there: a gate that needs them fails here, and that is worth knowing.
+//! The copy has what the verified tree has, the ignored files that were copied in from the user's checkout (as
+//! they are there now), and what the setup commands make.
 
-use crate::git::{Oid, View};
+use crate::git::{Oid, Repo, View};
 use crate::keeper::{self, Carried, Ended, StepPlan};
+use crate::model::WorkspaceKind;
 use crate::model::receipt::Receipt;
 use crate::spool::{Spool, names, read_json};
+use crate::workspace::{Prepared, copy};
 use anyhow::Context as _;
 use std::path::Path;
 
 /// Runs setup and gate again; `told` hears how each verify command ended, and `news` of each that begins.
+/// Returns what is not as it was.
 pub(super) fn replay(
     spool: &Spool,
     receipt: &Receipt,
     view: Option<&View>,
     mut told: impl FnMut(String, Option<String>),
     news: &mut dyn FnMut(&str),
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Vec<String>> {
     let dir = spool.task(receipt.task);
     let desk = tempfile::Builder::new().prefix("replay-").tempdir_in(spool.tmp())?;
     let tree = desk.path().join("tree");
     std::fs::create_dir(&tree)?;
     let view = view.context("only work in a git worktree can be verified again")?;
-    let rev = receipt.commit.as_ref().or(receipt.base.as_ref()).context("the receipt names no commit")?;
-    let commit = Oid::parse(rev.as_bytes()).context("the receipt names no commit")?;
-    view.export(&commit, &tree, &desk.path().join("index"))?;
+    let rev = receipt.gated_tree.as_ref().or(receipt.commit.as_ref()).or(receipt.base.as_ref());
+    let rev = rev.context("the receipt names no commit")?;
+    let gated = Oid::parse(rev.as_bytes()).context("the receipt names no commit")?;
+    view.export(&gated, &tree, &desk.path().join("index"))?;
+    let notes = copy_in(spool, receipt, &tree)?;
     let steps = dir.attempt(receipt.attempt).path().join("steps");
     let mut setups: Vec<(u32, std::path::PathBuf)> = names(&steps)?
         .iter()
@@ -38,7 +43,7 @@ pub(super) fn replay(
         let ended = run(spool, &step, &tree, desk.path(), &format!("setup.{k}"), view)?;
         if ended != (Ended::Exited { code: 0 }) {
             told(format!("replay of setup command {k}"), Some(shown(&ended)));
-            return Ok(());
+            return Ok(notes);
         }
     }
     for (k, gate) in receipt.gate.iter().enumerate() {
@@ -53,7 +58,23 @@ pub(super) fn replay(
             .then(|| format!("{}; the receipt says exit code {:?}", shown(&ended), gate.exit_code));
         told(format!("replay: {}", gate.command), differs);
     }
-    Ok(())
+    Ok(notes)
+}
+
+/// Copies in the files that the workspace was given from the user's checkout.
+fn copy_in(spool: &Spool, receipt: &Receipt, tree: &Path) -> anyhow::Result<Vec<String>> {
+    let prepared = spool.task(receipt.task).attempt(receipt.attempt).file("prepared.json");
+    let prepared: Option<Prepared> = read_json(&prepared)?;
+    let files = prepared.map(|p| p.copied).unwrap_or_default();
+    let task = spool.read_task(receipt.task)?;
+    let is_copy = task.spec.workspace() == WorkspaceKind::Copy;
+    let Some(place) = task.repo.filter(|_| !files.is_empty()) else { return Ok(Vec::new()) };
+    let from = match is_copy {
+        true => place.path,
+        // It may be named by a folder below its top.
+        false => Repo::open(&place.path)?.top.context("the repository has no checkout any more")?,
+    };
+    Ok(copy::copy_listed(&from, tree, &files)?.warnings)
 }
 
 /// Runs the command of a recorded step elsewhere, under a keeper of its own.

@@ -27,7 +27,7 @@ pub use carry::{Carried, CarryError, carry};
 pub use entry::main;
 pub use facts::{FactCounts, Said, summary};
 pub use launch::{LaunchError, await_end, complaints, hasten, launch, launch_with, wait};
-pub use plan::{Budget, Deadlines, StepPlan};
+pub use plan::{Budget, Confine, Deadlines, StepPlan};
 pub use progress::{Phase, Progress};
 pub use record::{BudgetKind, Cause, DeadlineKind, Ended, StepExit, StepStart, StepState, state};
 pub use sweep::{Loss, Orphans, SweepError, Swept, sweep};

@@ -73,9 +73,22 @@ pub struct StepPlan {
     /// The command that starts another supervisor, should ours be gone at the end.
     #[serde(default)]
     pub resume: Vec<String>,
+    /// Where alone the command may write; absent: wherever the user may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confine: Option<Confine>,
     /// Whether a control group may be made for the command, where the system grants one.
     #[serde(default = "default_true")]
     pub use_cgroup: bool,
+}
+
+/// How a command is confined, where the system can do it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Confine {
+    /// Folders and files that it may write to, with all that is below.
+    pub writable: Vec<PathBuf>,
+    /// Why it would not hold, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unless: Option<String>,
 }
 
 /// Time limits of a step, by a clock that stands still while the machine sleeps.
@@ -154,6 +167,7 @@ impl StepPlan {
             progress: None,
             stop: None,
             resume: Vec::new(),
+            confine: None,
             use_cgroup: true,
         }
     }

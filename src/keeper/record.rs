@@ -4,6 +4,7 @@ use super::facts::{FactCounts, Said};
 use super::{EXIT, LOCK, START};
 use crate::durable::Lock;
 use crate::model::Usage;
+use crate::model::result::Confinement;
 use crate::process::{Census, Ending, Identity, Marker, Survivor};
 use crate::redact::LogStats;
 use chrono::{DateTime, Utc};
@@ -166,6 +167,9 @@ pub struct StepExit {
     pub facts: FactCounts,
     /// What the command said that decides what happens next.
     pub said: Said,
+    /// Whether the system kept the command from writing elsewhere, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confinement: Option<Confinement>,
     /// What could not be written, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_error: Option<String>,

@@ -9,6 +9,7 @@ use super::record::{Cause, Ended, StepExit, StepStart};
 use super::spawn::{self, Failure};
 use super::{FACTS, LOG, START, VERSION};
 use crate::durable;
+use crate::model::result::Confinement;
 use crate::process::{self, Census, CensusMethod, Cgroup, Cleared, Domain, Identity, Survivor, boot_id};
 use crate::redact::{Caps, LogWriter, Redactor, env_secrets, known_from_env_file};
 use crate::worker::{env, parser};
@@ -48,6 +49,7 @@ struct Keeper<'a> {
     progress: Reporter,
     look: Arc<AtomicBool>,
     write_error: Option<String>,
+    confinement: Option<Confinement>,
 }
 
 impl<'a> Keeper<'a> {
@@ -87,8 +89,9 @@ impl<'a> Keeper<'a> {
         };
         let output = Output::new(bell, log, listener);
         let progress = Reporter::new(plan.progress.clone());
+        let (started, confinement) = (Instant::now(), None);
         let me =
-            Keeper { dir, plan, start, started: Instant::now(), domain, output, progress, look, write_error };
+            Keeper { dir, plan, start, started, domain, output, progress, look, write_error, confinement };
         // Without this record the command would be taken for one that never ran.
         me.write_start().map_err(|e| Failure::new(format!("cannot write the start record: {e}")))?;
         Ok(me)
@@ -113,7 +116,10 @@ impl<'a> Keeper<'a> {
             other => other,
         };
         let child = match child {
-            Ok(child) => child,
+            Ok((child, confinement)) => {
+                self.confinement = confinement;
+                child
+            }
             Err(failure) => return never_started(self.plan, failure),
         };
         let pid = child.id();
@@ -274,6 +280,7 @@ impl<'a> Keeper<'a> {
             usage: listener.usage(),
             facts: listener.counts.clone(),
             said: Said::from(&listener.summary),
+            confinement: self.confinement,
             write_error: self.write_error,
             stop_error,
         }
@@ -367,6 +374,7 @@ fn never_started(plan: &StepPlan, failure: Failure) -> StepExit {
         usage: Default::default(),
         facts: Default::default(),
         said: Default::default(),
+        confinement: None,
         write_error: None,
         stop_error: None,
     }

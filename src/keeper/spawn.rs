@@ -1,8 +1,9 @@
 //! Starts the command: own session, nothing inherited but what the plan says.
 
-use super::plan::StepPlan;
+use super::plan::{Confine, StepPlan};
 use crate::durable::fault;
-use crate::process::{Cgroup, MARKER, die_with_parent};
+use crate::model::{self, result::Confinement};
+use crate::process::{self, Cgroup, MARKER, die_with_parent};
 use crate::worker::env;
 use std::fs::File;
 use std::io;
@@ -23,8 +24,12 @@ impl Failure {
     }
 }
 
-/// Starts the plan's command with pipes for its output, in the control group if there is one.
-pub(super) fn start(plan: &StepPlan, cgroup: Option<&Cgroup>) -> Result<Child, Failure> {
+/// Starts the plan's command with pipes for its output, in the control group if there is one. Says whether it
+/// is confined, if it was to be.
+pub(super) fn start(
+    plan: &StepPlan,
+    cgroup: Option<&Cgroup>,
+) -> Result<(Child, Option<Confinement>), Failure> {
     if !plan.cwd.is_dir() {
         return Err(Failure::new(format!("the folder to run in is not there: {}", plan.cwd.display())));
     }
@@ -48,11 +53,30 @@ pub(super) fn start(plan: &StepPlan, cgroup: Option<&Cgroup>) -> Result<Child, F
             });
         }
     }
+    // Last, so that what is done before the command begins is not kept from anything.
+    let confinement = plan.confine.as_ref().map(|c| confine(&mut command, c)).transpose()?;
     let spawned = fault::point("spawn-worker").and_then(|()| command.spawn());
-    spawned.map_err(|e| Failure {
+    let child = spawned.map_err(|e| Failure {
         not_found: is_missing(&e, &command),
         error: format!("cannot start {}: {}", plan.argv[0], explain(&e, Path::new(&plan.argv[0]))),
-    })
+    })?;
+    Ok((child, confinement))
+}
+
+/// Confines a command as far as the system can.
+fn confine(command: &mut Command, wish: &Confine) -> Result<Confinement, Failure> {
+    if wish.writable.is_empty() {
+        let abi = process::confine::support().abi;
+        let why_not = wish.unless.clone();
+        return Ok(Confinement { asked: model::Confine::Strict, held: false, abi, why_not });
+    }
+    let support = process::confine::confine(command, &wish.writable)
+        .map_err(|e| Failure::new(format!("cannot confine the command: {e}")))?;
+    let (held, why_not) = match &wish.unless {
+        Some(why) => (false, Some(why.clone())),
+        None => (support.full, support.why_not),
+    };
+    Ok(Confinement { asked: model::Confine::Strict, held, abi: support.abi, why_not })
 }
 
 /// Whether a command failed to start because there is no such program.

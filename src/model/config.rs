@@ -3,7 +3,7 @@
 use super::command::Command;
 use super::id::WorkerName;
 use super::task::Budget;
-use super::words::{GateKind, NoticeKind, Permission, RouteKey};
+use super::words::{Confine, GateKind, NoticeKind, Permission, RouteKey};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -43,6 +43,8 @@ pub struct Config {
     pub ceilings: Ceilings,
     /// Free space that must be left.
     pub disk: Disk,
+    /// What keeps commands from writing outside their workspace.
+    pub confine: Confining,
     /// Who is told when a task ends or asks something.
     pub notify: Notify,
     /// Logs of the service.
@@ -68,6 +70,7 @@ impl Default for Config {
             defaults: Defaults::default(),
             ceilings: Ceilings::default(),
             disk: Disk::default(),
+            confine: Confining::default(),
             notify: Notify::default(),
             logs: Logs::default(),
             retention: Retention::default(),
@@ -209,6 +212,19 @@ impl Default for Disk {
             copy_files: 50_000,
         }
     }
+}
+
+/// What keeps commands from writing outside their workspace, where the system can (Linux with Landlock).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Confining {
+    /// For all workers, whatever their profiles say: `off` or `strict`. Default: as each profile says.
+    #[schemars(example = &"strict")]
+    pub workers: Option<Confine>,
+    /// For verify commands too.
+    pub gate: bool,
+    /// Files and folders that may be written to all the same. `~/` stands for the home.
+    pub writable: Vec<PathBuf>,
 }
 
 /// Who is told when a task ends or asks something. Nobody, unless a way is chosen here.

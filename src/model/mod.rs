@@ -32,6 +32,6 @@ pub use review::{Landed, ReviewFile, Verdict};
 pub use task::{Batch, Intake, Task, TaskSpec, VERSION};
 pub use ticket::{DoneTicket, Short, Ticket, TimedTicket};
 pub use words::{
-    Class, Door, Effort, GateKind, HeldReason, Mode, NoticeKind, Permission, Phase, Review, Role, RouteKey,
-    State, Verification, WorkspaceKind,
+    Class, Confine, Door, Effort, GateKind, HeldReason, Mode, NoticeKind, Permission, Phase, Review, Role,
+    RouteKey,    State, Verification, WorkspaceKind,
 };

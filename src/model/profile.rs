@@ -3,7 +3,7 @@
 use super::command::Command;
 use super::fact::ErrorClass;
 use super::id::WorkerName;
-use super::words::{Effort, Permission};
+use super::words::{Confine, Effort, Permission};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -122,6 +122,14 @@ pub struct Profile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
 
+    /// Whether the system is to keep it from writing outside its workspace, where it can. Absent: `off`. The
+    /// owner's `[confine]` goes first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confine: Option<Confine>,
+    /// Files and folders that it may write to although it is confined, such as its own settings and sessions.
+    /// `~/` stands for the home, `{attempt_dir}` for the attempt's folder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writable: Vec<String>,
     /// Arguments put before the command, such as a container's `run`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wrap: Vec<String>,

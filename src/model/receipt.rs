@@ -38,9 +38,13 @@ pub struct Receipt {
     /// The commit that holds the work; absent if nothing changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// The tree that was verified, and that accept takes.
+    /// The tree that accept takes. It is what was verified, unless `gated_tree` is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
+    /// The tree that was verified, where it is another: a clean gate has protected paths as in the base,
+    /// also those that the task was allowed to change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gated_tree: Option<String>,
     /// The patch from base to commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<FileRef>,

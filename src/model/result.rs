@@ -2,7 +2,7 @@
 
 use super::fact::Usage;
 use super::id::{TaskId, WorkerName};
-use super::words::{Class, Phase, State, Verification};
+use super::words::{Class, Confine, Phase, State, Verification};
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,9 +45,12 @@ pub struct TaskResult {
     /// Commit that holds the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// Tree of that commit: what was verified, and what accept takes.
+    /// Tree of that commit, which accept takes: what was verified, unless `gated_tree` is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
+    /// The tree that was verified, where it is another: a clean gate has protected paths as in the base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gated_tree: Option<String>,
     /// Branch that points at the commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
@@ -94,6 +97,9 @@ pub struct TaskResult {
     /// Every attempt so far, this one last.
     #[serde(default)]
     pub attempts: Vec<AttemptSummary>,
+    /// Whether the system kept the worker from writing elsewhere, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confinement: Option<Confinement>,
     /// What the workspace lacked against the user's checkout or folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<String>,
@@ -277,6 +283,21 @@ pub struct AttemptSummary {
     pub started_at: DateTime<Utc>,
     /// When it ended.
     pub ended_at: DateTime<Utc>,
+}
+
+/// Whether the system kept a command from writing elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Confinement {
+    /// What was asked for.
+    pub asked: Confine,
+    /// Whether it held for all writes, from the command's first instruction on.
+    pub held: bool,
+    /// The version of the kernel's Landlock, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abi: Option<u32>,
+    /// Why it did not hold, or not in full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
 }
 
 /// A restriction, and who enforced it.

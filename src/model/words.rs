@@ -212,6 +212,16 @@ words! {
 }
 
 words! {
+    /// Whether the system keeps a command from writing elsewhere, where it can.
+    Confine {
+        /// It may write where the user may.
+        Off = "off",
+        /// It may write only in its workspace, its temporary folder, and what else is named.
+        Strict = "strict",
+    }
+}
+
+words! {
     /// What a worker may change.
     Permission {
         /// Anything.

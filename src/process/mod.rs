@@ -6,6 +6,7 @@
 
 mod census;
 mod cgroup;
+pub mod confine;
 mod domain;
 mod executable;
 mod identity;

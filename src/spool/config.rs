@@ -254,6 +254,10 @@ fn check(config: &Config) -> Result<(), Problem> {
     if config.disk.reserve_percent > 90 {
         return invalid("disk.reserve_percent", "expected 0 to 90");
     }
+    let named = |path: &std::path::PathBuf| path.is_absolute() || path.starts_with("~");
+    if !config.confine.writable.iter().all(named) {
+        return invalid("confine.writable", "expected absolute paths, or paths that begin with ~/");
+    }
     if config.worktrees.as_ref().is_some_and(|p| !p.is_absolute()) {
         return invalid("worktrees", "expected an absolute path");
     }

@@ -169,6 +169,8 @@ pub fn bare_result_of(
         usage: Usage::default(),
         durations: Durations::default(),
         attempts: Vec::new(),
+        gated_tree: None,
+        confinement: None,
         lacks: Vec::new(),
         restrictions: Vec::new(),
         undone: Vec::new(),

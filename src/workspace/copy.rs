@@ -65,6 +65,27 @@ pub fn copy(from: &Path, to: &Path, patterns: &[String]) -> io::Result<Copied> {
     Ok(copied)
 }
 
+/// Copies the files of `from` that are named, as far as they are there; the others are told as warnings.
+pub fn copy_listed(from: &Path, to: &Path, files: &[PathBuf]) -> io::Result<Copied> {
+    let mut copied = Copied::default();
+    for relative in files {
+        let (source, target) = (from.join(relative), to.join(relative));
+        if fs::symlink_metadata(&target).is_ok() {
+            continue;
+        }
+        fault::point("copy")?;
+        match copy_one(&source, &target, to) {
+            Ok(true) => copied.files.push(relative.clone()),
+            Ok(false) => {
+                copied.warnings.push(format!("{} was not copied: a link that leads out", relative.display()))
+            }
+            Err(e) if e.kind() == io::ErrorKind::StorageFull => return Err(e),
+            Err(e) => copied.warnings.push(format!("{} was not copied: {e}", relative.display())),
+        }
+    }
+    Ok(copied)
+}
+
 fn copy_one(from: &Path, to: &Path, root: &Path) -> io::Result<bool> {
     if let Some(parent) = to.parent() {
         fs::create_dir_all(parent)?;

@@ -13,6 +13,7 @@ mod cancel;
 mod ceilings;
 mod clean_gate;
 mod clones;
+mod confine;
 mod copies;
 mod failures;
 mod gate;

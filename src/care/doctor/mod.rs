@@ -3,6 +3,7 @@
 
 mod as_service;
 mod clock;
+mod confinement;
 mod configuration;
 mod filesystem;
 mod git;
@@ -138,6 +139,7 @@ const CHECKS: &[Check] = &[
     Check { name: "leases", look: leases::look, mend: Some(leases::mend) },
     Check { name: "runner", look: runner::look, mend: None },
     Check { name: "workers", look: workers::look, mend: None },
+    Check { name: "confinement", look: confinement::look, mend: None },
     Check { name: "path", look: path::look, mend: None },
     Check { name: "mcp", look: planners::look, mend: None },
     Check { name: "logs", look: logs::look, mend: Some(logs::mend) },

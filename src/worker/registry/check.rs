@@ -47,6 +47,13 @@ pub fn check(profile: &Profile) -> Result<(), Problem> {
     if let Some(name) = profile.refuse_files.iter().find(|name| !private::is_plain(name)) {
         return invalid("refuse_files", format!("{name:?}: expected a relative path without .."));
     }
+    let unplaced = |p: &&String| !["/", "~/", "{attempt_dir}/"].iter().any(|start| p.starts_with(start));
+    if let Some(path) = profile.writable.iter().find(unplaced) {
+        return invalid(
+            "writable",
+            format!("{path:?}: expected a path that begins with /, ~/ or {{attempt_dir}}/"),
+        );
+    }
     for (variable, dir) in &profile.private_dirs {
         if !private::is_plain(variable) || variable.contains(['/', '=']) {
             return invalid("private_dirs", format!("{variable:?} is not the name of a variable"));
