@@ -33,5 +33,5 @@ pub use task::{Batch, Intake, Task, TaskSpec, VERSION};
 pub use ticket::{DoneTicket, Short, Ticket, TimedTicket};
 pub use words::{
     Class, Confine, Door, Effort, GateKind, HeldReason, Mode, NoticeKind, Permission, Phase, Review, Role,
-    RouteKey,    State, Verification, WorkspaceKind,
+    RouteKey, State, Verification, WorkspaceKind,
 };
