@@ -106,6 +106,48 @@ fn a_commit_that_is_gone_is_found() {
 }
 
 #[test]
+fn a_receipt_names_the_tree_that_was_verified_beside_the_one_that_was_produced() {
+    let world = World::new();
+    let repo = world.repo("app");
+    std::fs::write(repo.path().join("check.sh"), "test -f a.txt\n").unwrap();
+    std::fs::write(repo.path().join(".workspool.toml"), "protected = [\"check.sh\"]\ngate = \"clean\"\n")
+        .unwrap();
+    repo.commit("protect");
+    let id = world
+        .script("echo one > a.txt; echo 'exit 1' > check.sh")
+        .repo(&repo)
+        .with("permission", "custom")
+        .with("allow", "check.sh")
+        .with("allow", "a.txt")
+        .verify("sh check.sh")
+        .ok();
+    world.drain();
+    let result = world.succeeded(id);
+    let gated = result.gated_tree.clone().unwrap();
+    assert_ne!(Some(&gated), result.tree.as_ref());
+    let receipt: serde_json::Value =
+        serde_json::from_slice(&fs::read(world.dir(id).receipt()).unwrap()).unwrap();
+    assert_eq!(receipt["gated_tree"], gated);
+    let ran = world.on("audit", id, &["--replay"]).ok();
+    assert!(ran.text().contains("verified again"), "the produced tree would fail: {}", ran.text());
+}
+
+#[test]
+fn files_that_were_copied_in_are_there_when_the_gate_is_run_again() {
+    let world = World::new();
+    let repo = world.repo("app");
+    let env = repo.path().join(".env");
+    std::fs::write(&env, "A=1\n").unwrap();
+    let id = world.script("echo one > a.txt").repo(&repo).with("copy", ".env").verify("test -f .env").ok();
+    world.drain();
+    world.succeeded(id);
+    world.on("audit", id, &["--replay"]).ok();
+    fs::remove_file(&env).unwrap();
+    let ran = world.on("audit", id, &["--replay"]).exits(40);
+    assert!(ran.text().contains(".env was not copied"), "{}", ran.text());
+}
+
+#[test]
 fn a_gate_that_passes_only_where_the_worker_left_something_does_not_pass_again() {
     let world = World::new();
     let repo = world.repo("app");
