@@ -144,7 +144,7 @@ fn files_that_were_copied_in_are_there_when_the_gate_is_run_again() {
     world.on("audit", id, &["--replay"]).ok();
     fs::remove_file(&env).unwrap();
     let ran = world.on("audit", id, &["--replay"]).exits(40);
-    assert!(ran.text().contains(".env was not copied"), "{}", ran.text());
+    assert!(ran.stderr.contains(".env was not copied"), "{}", ran.stderr);
 }
 
 #[test]
