@@ -180,6 +180,10 @@ fn a_cancel_in_a_tool_leaves_no_process() {
     );
     spool.bench.server.script("cancel", [Turn::call("run_shell", json!({"command": command}))]);
     let id = spool.submit("cancel", "openai", &[]);
+    // The worker is confined: this one file outside its workspace is named.
+    std::fs::write(&pids, "").unwrap();
+    let config = format!("[confine]\nwritable = [{pids:?}]\n");
+    std::fs::write(spool.bench.path("spool/config.toml"), config).unwrap();
     assert!(spool.workspool("cancel", &["tick"]).status.success());
     let until = Instant::now() + Duration::from_secs(120);
     while std::fs::read_to_string(&pids).unwrap_or_default().lines().count() < 2 {
