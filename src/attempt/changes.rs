@@ -2,7 +2,6 @@
 
 use super::Attempt;
 use super::outcome::{End, Outcome};
-use crate::durable;
 use crate::git::{self, Change, ChangeStatus, Oid, Salvage, View};
 use crate::model::result::{ChangedFile, SalvageRef};
 use crate::model::{Class, EventKind, Permission, Phase};
@@ -43,15 +42,15 @@ pub(super) struct Work {
 impl Attempt<'_> {
     /// Looks at what the worker left, once.
     pub(super) fn look(&self, round: u32, outcome: &mut Outcome) -> anyhow::Result<Result<Work, End>> {
-        let file = self.dir.file(&format!("work.{round}.json"));
-        let work = match read_json::<Work>(&file)? {
+        let name = format!("work.{round}.json");
+        let work = match read_json::<Work>(&self.dir.file(&name))? {
             Some(work) => work,
             None => {
                 let work = match self.base() {
                     Some(base) => self.look_at_tree(base)?,
                     None => self.look_at_folder()?,
                 };
-                durable::replace(&file, &serde_json::to_vec(&work)?)?;
+                self.record(&name, &serde_json::to_vec(&work)?)?;
                 work
             }
         };

@@ -86,7 +86,14 @@ pub(super) fn conclude(
         ended_at: Utc::now(),
     };
     let ended = EndedFile { summary, costs_retry, next };
-    durable::replace(&dir.file("ended.json"), &serde_json::to_vec_pretty(&ended)?)?;
+    let bytes = serde_json::to_vec_pretty(&ended)?;
+    match &attempt {
+        Some(attempt) => {
+            attempt.record("ended.json", &bytes)?;
+            attempt.settle()?;
+        }
+        None => durable::replace(&dir.file("ended.json"), &bytes)?,
+    }
     locked.event_once(
         Some(n),
         EventKind::AttemptEnded {

@@ -21,7 +21,7 @@ use outcome::End;
 pub use outcome::Outcome;
 pub use plan::{Plan, REPO_FILE};
 pub use prepare::{clear_workspace, read_prepared};
-pub use spawn::{GaveUp, main, spawn};
+pub use spawn::{GaveUp, Order, carry, spawn};
 
 use crate::git::{Oid, Repo};
 use crate::model::{
@@ -31,6 +31,7 @@ use crate::spool::{AttemptDir, EventLog, Found, LockedTask, Place, config, read_
 use crate::workspace::apart;
 use anyhow::Context as _;
 use std::cell::{OnceCell, RefCell};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// One attempt in the hands of its supervisor.
@@ -46,6 +47,8 @@ struct Attempt<'a> {
     copied: OnceCell<Oid>,
     events: RefCell<EventLog>,
     phase: RefCell<(Phase, Instant)>,
+    /// Records of the attempt that were written and not synced yet.
+    unsynced: RefCell<Vec<PathBuf>>,
     /// SHA-256 of the task's record as the keeper of the last step handed it over, if one did.
     expected: Option<String>,
 }
@@ -84,7 +87,15 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
     let config = config::load(&spool).map_err(|e| fault(e.into()))?;
     let dir = locked.dir().attempt(n);
     let file = dir.file("attempt.json");
-    let known: Option<Plan> = read_json(&file).map_err(|e| fault(e.into()))?;
+    let cut = dir.was_cut();
+    let known: Option<Plan> = match read_json(&file) {
+        Err(_) if cut => None,
+        other => other.map_err(|e| fault(e.into()))?,
+    };
+    if cut && known.is_none() {
+        let message = "the machine was restarted as the attempt began, and what ran of it is not known";
+        return Err(Box::new(End::interrupted(Phase::Preparing, message).with(Outcome::default())));
+    }
     let task = match &known {
         // A newer revision is none that this attempt began with.
         Some(plan) => locked.revision(plan.revision),
@@ -115,7 +126,8 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
             let write = || -> anyhow::Result<()> {
                 crate::durable::ensure_dir(&dir.path().join("steps"))?;
                 let bytes = serde_json::to_vec_pretty(&plan)?;
-                crate::durable::replace(&file, &bytes)
+                // The claim is what survives a power loss: see `spool::boot`.
+                crate::durable::replace_unsynced(&file, &bytes)
                     .with_context(|| format!("cannot write {}", file.display()))
             };
             write().map_err(fault)?;
@@ -131,10 +143,16 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
     let worker = plan.profile.name.clone();
     let model = plan.model.clone();
     events.add(Some(n), EventKind::Started { worker, model, adopted }).map_err(fault)?;
+    let mut unsynced = vec![file.clone()];
+    if adopted {
+        // What a dead supervisor wrote, nobody may have synced.
+        unsynced.push(dir.file("prepared.json"));
+    }
     Ok(Attempt {
         locked,
         task,
         dir,
+        unsynced: RefCell::new(unsynced),
         config,
         plan,
         repo,
@@ -187,6 +205,39 @@ impl Attempt<'_> {
             return Ok(end.with(outcome));
         }
         self.finish(outcome)
+    }
+
+    /// Waits until what was written of the attempt so far survives power loss.
+    fn settle(&self) -> anyhow::Result<()> {
+        let files = self.unsynced.borrow().clone();
+        if files.is_empty() {
+            return Ok(());
+        }
+        for file in &files {
+            match crate::durable::sync_file(file) {
+                // Not written yet: whoever writes it names it again.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                other => other.with_context(|| format!("cannot sync {}", file.display()))?,
+            }
+        }
+        let mut folders = vec![self.dir.path().to_owned()];
+        if files.iter().any(|file| file.ends_with("attempt.json")) {
+            folders.push(self.locked.dir().attempts());
+        }
+        for folder in folders {
+            crate::durable::sync_dir(&folder).with_context(|| format!("cannot sync {}", folder.display()))?;
+        }
+        self.unsynced.borrow_mut().clear();
+        Ok(())
+    }
+
+    /// Writes a record of the attempt; [`Attempt::settle`] syncs it.
+    fn record(&self, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
+        let file = self.dir.file(name);
+        crate::durable::replace_unsynced(&file, bytes)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        self.unsynced.borrow_mut().push(file);
+        Ok(())
     }
 
     fn number(&self) -> u32 {

@@ -9,8 +9,8 @@ use crate::spool::{AttemptDir, Spool, TaskDir, read_json};
 use crate::workspace::apart::{self, Original};
 use crate::workspace::duplicate::{Budget, NotCopied};
 use crate::workspace::{self, Manifest, Prepared, Removed, Wanted, copy, lacks};
-use anyhow::Context as _;
 use std::cell::Cell;
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -174,7 +174,7 @@ impl Attempt<'_> {
             }
             _ => workspace::prepare(spool, repo, &self.dir, &wanted, deadline)?,
         };
-        self.copy_in(repo, prepared)?;
+        self.copy_in(repo, &tree, prepared)?;
         prepared.lacks = lacks::of_tree(repo, path, start, &prepared.copied, tree.is_clone());
         prepared.tree = Some(tree);
         Ok(())
@@ -246,9 +246,7 @@ impl Attempt<'_> {
 
     fn ready(&self, mut prepared: Prepared, began: Instant) -> anyhow::Result<Prepared> {
         prepared.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let file = self.dir.file("prepared.json");
-        durable::replace(&file, &serde_json::to_vec_pretty(&prepared)?)
-            .with_context(|| format!("cannot write {}", file.display()))?;
+        self.record("prepared.json", &serde_json::to_vec_pretty(&prepared)?)?;
         Ok(prepared)
     }
 
@@ -281,12 +279,18 @@ impl Attempt<'_> {
     }
 
     /// Copies ignored files that the project needs, and sees to it that they are never committed.
-    fn copy_in(&self, repo: &Repo, prepared: &mut Prepared) -> anyhow::Result<()> {
+    fn copy_in(&self, repo: &Repo, tree: &Worktree, prepared: &mut Prepared) -> anyhow::Result<()> {
         let Some(checkout) = &repo.top else { return Ok(()) };
         let mut patterns = self.plan.repo_config.copy.clone();
         patterns.extend(self.task.spec.copy.iter().cloned());
+        // The tree was just filled with the base: what it does not have, the base has not, unless it is sparse.
+        let include = Path::new(".worktreeinclude");
+        let perhaps = self.plan.start != self.plan.base
+            || is_sparse(repo, tree)
+            || fs::symlink_metadata(tree.path.join(include)).is_ok();
         if let Some(base) = &self.plan.base
-            && let Some(text) = repo.read_file(base, Path::new(".worktreeinclude"))?
+            && perhaps
+            && let Some(text) = repo.read_file(base, include)?
         {
             let (more, warnings) = copy::worktree_include(&String::from_utf8_lossy(&text));
             patterns.extend(more);
@@ -418,4 +422,9 @@ impl<'a> Stop<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// Whether a tree may lack files of its commit.
+fn is_sparse(repo: &Repo, tree: &Worktree) -> bool {
+    [&tree.git_dir, &repo.git_dir].iter().any(|dir| dir.join("info/sparse-checkout").exists())
 }

@@ -1,9 +1,9 @@
-//! Starting supervisors, and being one: `workspool exec`.
+//! Starting supervisors, and what one is started for.
 
 use crate::durable;
 use crate::model::TaskId;
 use crate::process;
-use crate::spool::{LockedTask, Spool, TaskDir};
+use crate::spool::{Found, LockedTask, Spool, TaskDir};
 use crate::worker::env;
 use anyhow::{Context as _, bail};
 use chrono::{DateTime, Utc};
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
 /// The command line that starts a supervisor which takes the task's lock itself.
@@ -55,8 +55,9 @@ pub fn spawn(locked: LockedTask, attempt: u32) -> anyhow::Result<std::process::C
     command.spawn().context("cannot start a supervisor")
 }
 
-#[derive(Default)]
-struct Args {
+/// What a supervisor is started for, from its command line.
+#[derive(Debug, Default)]
+pub struct Order {
     spool: Option<PathBuf>,
     task: Option<TaskId>,
     attempt: Option<u32>,
@@ -64,58 +65,59 @@ struct Args {
     sha256: Option<String>,
 }
 
-fn parse(mut args: impl Iterator<Item = OsString>) -> anyhow::Result<Args> {
-    let mut parsed = Args::default();
-    while let Some(flag) = args.next() {
-        let value = args.next().context("a value is missing")?;
-        let text = || value.to_str().context("not UTF-8").map(str::to_owned);
-        match flag.to_str() {
-            Some("--spool") => parsed.spool = Some(value.into()),
-            Some("--task") => parsed.task = Some(text()?.parse()?),
-            Some("--attempt") => parsed.attempt = Some(text()?.parse()?),
-            Some("--lock-fd") => parsed.lock_fd = Some(text()?.parse()?),
-            Some("--task-sha256") => parsed.sha256 = Some(text()?),
-            _ => bail!("unknown argument {}", flag.to_string_lossy()),
+impl Order {
+    /// Reads the arguments of `workspool exec`.
+    pub fn parse(mut args: impl Iterator<Item = OsString>) -> anyhow::Result<Order> {
+        let mut parsed = Order::default();
+        while let Some(flag) = args.next() {
+            let value = args.next().context("a value is missing")?;
+            let text = || value.to_str().context("not UTF-8").map(str::to_owned);
+            match flag.to_str() {
+                Some("--spool") => parsed.spool = Some(value.into()),
+                Some("--task") => parsed.task = Some(text()?.parse()?),
+                Some("--attempt") => parsed.attempt = Some(text()?.parse()?),
+                Some("--lock-fd") => parsed.lock_fd = Some(text()?.parse()?),
+                Some("--task-sha256") => parsed.sha256 = Some(text()?),
+                _ => bail!("unknown argument {}", flag.to_string_lossy()),
+            }
         }
+        Ok(parsed)
     }
-    Ok(parsed)
+
+    /// Opens the spool that it names.
+    pub fn spool(&self) -> anyhow::Result<Spool> {
+        let spool = Spool::open(self.spool.as_deref().context("--spool is missing")?)?;
+        let config = crate::spool::config::load(&spool);
+        Ok(match config.as_ref().ok().and_then(|c| c.worktrees.clone()) {
+            Some(path) => spool.with_worktrees(path),
+            None => spool,
+        })
+    }
+
+    /// Carries the attempt that it names. Says whether there was anything to do.
+    pub fn carry_out(self, spool: &Spool) -> anyhow::Result<bool> {
+        let id = self.task.context("--task is missing")?;
+        let attempt = self.attempt.context("--attempt is missing")?;
+        let locked = match self.lock_fd {
+            // SAFETY: the runner left this descriptor open for us, and nothing has taken it yet.
+            Some(fd) => unsafe { spool.inherit_task(id, fd)? },
+            None => match spool.try_lock_task(id)? {
+                Some(locked) => locked,
+                // Another supervisor was faster.
+                None => return Ok(false),
+            },
+        };
+        let found = locked.ticket()?.filter(|f| super::is_running(f) && f.ticket.attempt == attempt);
+        // Else the ticket went on without us: whatever we would do belongs to a past attempt.
+        let Some(found) = found else { return Ok(false) };
+        carry(&locked, found, self.sha256)?;
+        Ok(true)
+    }
 }
 
-/// `workspool exec`: carries one attempt. Internal; started by a runner or by a keeper.
-pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("workspool exec: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
-    let args = parse(args)?;
-    let spool = Spool::open(&args.spool.context("--spool is missing")?)?;
-    let config = crate::spool::config::load(&spool);
-    let spool = match config.as_ref().ok().and_then(|c| c.worktrees.clone()) {
-        Some(path) => spool.with_worktrees(path),
-        None => spool,
-    };
-    let id = args.task.context("--task is missing")?;
-    let attempt = args.attempt.context("--attempt is missing")?;
-    let locked = match args.lock_fd {
-        // SAFETY: the runner left this descriptor open for us, and nothing has taken it yet.
-        Some(fd) => unsafe { spool.inherit_task(id, fd)? },
-        None => match spool.try_lock_task(id)? {
-            Some(locked) => locked,
-            // Another supervisor was faster.
-            None => return Ok(()),
-        },
-    };
-    let Some(found) = locked.ticket()?.filter(|f| super::is_running(f) && f.ticket.attempt == attempt) else {
-        // The ticket went on without us: whatever we would do belongs to a past attempt.
-        return Ok(());
-    };
-    let done = super::supervise(&locked, found, args.sha256);
+/// Carries a claimed attempt to its end, or says on the disk why that cannot be.
+pub fn carry(locked: &LockedTask, found: Found, sha256: Option<String>) -> anyhow::Result<()> {
+    let done = super::supervise(locked, found, sha256);
     match &done {
         // Nobody hears us; whoever asks why the task stays reads it here.
         Err(e) => GaveUp::note(locked.dir(), format!("{e:#}")),

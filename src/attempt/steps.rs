@@ -92,6 +92,14 @@ impl Attempt<'_> {
     ) -> anyhow::Result<Result<Box<StepExit>, End>> {
         let dir = self.dir.step(step);
         let told = dir.join("told");
+        // Whether it ran, nobody can tell whose record of its start a power loss may have taken.
+        if phase != Phase::Finishing
+            && self.plan.boot != crate::process::boot_id()?
+            && keeper::state(&dir).is_ok_and(|state| state == StepState::NotStarted)
+        {
+            let message = format!("the machine was restarted before step {step}, or as it began");
+            return Ok(Err(End::interrupted(phase, message)));
+        }
         let lock = self.locked.lock().path();
         let carried = carry_again(&dir, plan, lock).with_context(|| format!("step {step}"))?;
         let exit = match carried {

@@ -55,14 +55,47 @@ pub use exit::Exit;
     arg_required_else_help = true
 )]
 pub struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Args)]
+struct Global {
     /// The spool's folder [default: ~/.workspool]
     #[arg(long, global = true, value_name = "DIR", env = "WORKSPOOL_HOME", hide_env_values = true)]
     spool: Option<PathBuf>,
     /// Use this value of a key of the configuration (can be repeated)
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     set: Vec<String>,
+}
+
+/// The same command line with the one verb that scripts call in loops: making the tree of all verbs takes as
+/// long as the submission itself. Whatever it does not understand, the whole tree answers.
+#[derive(Debug, Parser)]
+#[command(name = "workspool")]
+struct Short {
+    #[command(flatten)]
+    global: Global,
     #[command(subcommand)]
-    verb: Verb,
+    verb: ShortVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum ShortVerb {
+    Submit(submit::Args),
+}
+
+impl Cli {
+    fn read() -> Result<Cli, clap::Error> {
+        if std::env::args_os().skip(1).take(3).any(|arg| arg == "submit")
+            && let Ok(Short { global, verb: ShortVerb::Submit(args) }) = Short::try_parse()
+        {
+            return Ok(Cli { global, verb: Verb::Submit(args) });
+        }
+        Cli::try_parse()
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,7 +146,7 @@ enum Verb {
 
 /// Parses the command line, carries the verb out, and says how it went.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(e) => {
             let _ = e.print();
@@ -121,7 +154,7 @@ pub fn main() -> ExitCode {
         }
     };
     // SAFETY: this is the first thing that we do; no thread has been started.
-    let flags = unsafe { crate::spool::config::set_flags(&cli.set) };
+    let flags = unsafe { crate::spool::config::set_flags(&cli.global.set) };
     match flags.map_err(Exit::from).and_then(|()| dispatch(cli)) {
         Ok(code) => ExitCode::from(code),
         Err(exit) => {
@@ -138,16 +171,16 @@ fn dispatch(cli: Cli) -> Result<u8, Exit> {
         Verb::Demo(args) => return demo::run(&args),
         Verb::Agent(options) => return Ok(crate::worker::agent::run(&options)),
         Verb::Vscode(options) => return Ok(crate::worker::vscode::run(&options)),
-        Verb::Mcp(args) => return mcp::run(cli.spool, &args),
+        Verb::Mcp(args) => return mcp::run(cli.global.spool, &args),
         Verb::Completions(args) => return completions::run(&args),
         Verb::Man(args) => return man::run(&args),
         // These two are for when the configuration is wrong.
-        Verb::Config(args) => return config::run(&any_spool(cli.spool)?, &args),
-        Verb::Doctor(args) => return doctor::run(&any_spool(cli.spool)?, &args),
-        Verb::Setup(args) => return setup::run(cli.spool, &args),
+        Verb::Config(args) => return config::run(&any_spool(cli.global.spool)?, &args),
+        Verb::Doctor(args) => return doctor::run(&any_spool(cli.global.spool)?, &args),
+        Verb::Setup(args) => return setup::run(cli.global.spool, &args),
         verb => verb,
     };
-    let house = House::open(cli.spool)?;
+    let house = House::open(cli.global.spool)?;
     match verb {
         Verb::Submit(args) => submit::run(&house, args),
         Verb::List(args) => list::run(&house, &args),

@@ -202,8 +202,6 @@ impl SpecArgs {
 
 /// Carries the verb out.
 pub fn run(house: &House, args: Args) -> Result<u8, Exit> {
-    // What cannot be expanded is told by the runner; it is no reason to refuse this one.
-    let _ = intake::expand(&house.spool);
     let mut submission = match (&args.objective, &args.file) {
         (Some(objective), _) => Submission::One(Box::new(TaskSpec::new(objective.clone()))),
         (None, Some(file)) => read(file)?,
@@ -231,6 +229,15 @@ pub fn run(house: &House, args: Args) -> Result<u8, Exit> {
                 }
             }
         }
+    }
+    let specs = match &submission {
+        Submission::One(spec) => std::slice::from_ref(&**spec),
+        Submission::Many(batch) => &batch.tasks[..],
+    };
+    if specs.iter().any(|spec| !spec.needs.is_empty() || spec.parent.is_some()) {
+        // The tasks that it names may have been submitted just now. What cannot be expanded is told by the
+        // runner; it is no reason to refuse this one.
+        let _ = intake::expand(&house.spool);
     }
     let by = SubmittedBy { door: Door::Cli, client: None, file: None, results: None };
     let accepted = intake::submit(&house.spool, &house.config, submission, by)?;

@@ -88,7 +88,9 @@ pub fn write(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<FileRef
     };
     let bytes = serde_json::to_vec_pretty(&receipt)?;
     let path = locked.dir().receipt();
-    durable::replace(&path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    // The result is put beside it next, and syncs the folder.
+    let written = durable::replace_unsynced(&path, &bytes).and_then(|()| durable::sync_file(&path));
+    written.with_context(|| format!("cannot write {}", path.display()))?;
     Ok(FileRef { path: "receipt.json".into(), bytes: bytes.len() as u64, sha256: events::hash(&bytes) })
 }
 

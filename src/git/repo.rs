@@ -171,7 +171,8 @@ impl Repo {
     ///
     /// HEAD is that of the checkout that was opened, read anew. The text never becomes an option.
     pub fn resolve_base(&self, rev: Option<&str>) -> Result<Oid, RepoError> {
-        let rev = rev.unwrap_or("HEAD");
+        // Asked with all else when the repository was opened.
+        let Some(rev) = rev else { return Ok(self.head.clone()) };
         let bad = || RepoError::BadRevision { rev: rev.to_owned(), repo: self.place().to_owned() };
         if rev.is_empty() || rev.contains(['\0', '\n']) {
             return Err(bad());

@@ -10,6 +10,9 @@ use anyhow::Context as _;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+/// Submissions whose folders are synced together.
+const TOGETHER: usize = 64;
+
 /// Expands every submission that waits for it. One that cannot be expanded does not stop the others.
 pub fn expand(spool: &Spool) -> anyhow::Result<()> {
     if pending(spool)?.is_empty() {
@@ -18,12 +21,32 @@ pub fn expand(spool: &Spool) -> anyhow::Result<()> {
     let lock = spool.lock("intake");
     let _one_at_a_time = lock.take().context("cannot lock the intake")?;
     let mut failed = None;
-    for path in pending(spool)? {
-        if let Err(e) = expand_one(spool, &path) {
-            failed = Some(e.context(format!("cannot expand {}", path.display())));
+    for some in pending(spool)?.chunks(TOGETHER) {
+        // Folders that many write into are waited for once.
+        if expand_these(spool, some).is_ok() {
+            continue;
+        }
+        for path in some {
+            if let Err(e) = expand_these(spool, std::slice::from_ref(path)) {
+                failed = Some(e.context(format!("cannot expand {}", path.display())));
+            }
         }
     }
     failed.map_or(Ok(()), Err)
+}
+
+fn expand_these(spool: &Spool, paths: &[PathBuf]) -> anyhow::Result<()> {
+    let mut touched = BTreeSet::from([spool.tasks()]);
+    for path in paths {
+        expand_one(spool, path, &mut touched)?;
+    }
+    for dir in &touched {
+        durable::sync_dir(dir)?;
+    }
+    for path in paths {
+        durable::remove_file(path)?;
+    }
+    Ok(())
 }
 
 /// Whether a submission waits that can be expanded. One that cannot be read will not be, however long one
@@ -52,17 +75,13 @@ fn pending(spool: &Spool) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn expand_one(spool: &Spool, path: &Path) -> anyhow::Result<()> {
+/// Makes what a submission asks for; its file may go once `touched` is synced.
+fn expand_one(spool: &Spool, path: &Path, touched: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
     let Some(intake) = crate::spool::read_json::<Intake>(path)? else { return Ok(()) };
     anyhow::ensure!(intake.version <= VERSION, "written by a newer version");
-    let mut touched = BTreeSet::from([spool.tasks()]);
     for task in &intake.tasks {
-        expand_task(spool, task, &mut touched)?;
+        expand_task(spool, task, touched)?;
     }
-    for dir in &touched {
-        durable::sync_dir(dir)?;
-    }
-    durable::remove_file(path)?;
     Ok(())
 }
 
@@ -101,7 +120,9 @@ fn expand_task(spool: &Spool, task: &Task, touched: &mut BTreeSet<PathBuf>) -> a
         durable::create_new_unsynced(&parent.children().join(task.id.to_string()), b"")?;
     }
     spool.set_timer(task)?;
-    touched.insert(spool.timers());
+    if task.expires_at.is_some() {
+        touched.insert(spool.timers());
+    }
     let place = first_place(spool, task, &locked)?;
     let ticket = ticket_of(task, 1);
     locked.put_ticket(place, &ticket)?;

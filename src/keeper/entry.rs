@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{IntoRawFd as _, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -45,7 +45,8 @@ impl Args {
             match arg.to_str() {
                 Some("--lock-fd") => {
                     let value = value()?;
-                    let number = value.to_str().and_then(|n| n.parse::<RawFd>().ok()).filter(|n| *n > 2);
+                    let number = value.to_str().and_then(|n| n.parse::<RawFd>().ok());
+                    let number = number.filter(|n| *n == 0 || *n > 2);
                     lock_fd = Some(number.with_context(|| format!("not a descriptor: {}", value.display()))?);
                 }
                 Some("--supervisor-lock") => supervisor_lock = Some(PathBuf::from(value()?)),
@@ -64,10 +65,15 @@ impl Args {
 fn keep(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     let args = Args::parse(args)?;
     let dir = &args.step_dir;
+    process::lead_session();
+    let lock_fd = match args.lock_fd {
+        0 => process::take_stdin().context("taking over the step's lock")?.into_raw_fd(),
+        number => number,
+    };
     // SAFETY: nothing has been opened by this process yet.
-    unsafe { process::close_all_but(&[args.lock_fd]) }.context("closing inherited descriptors")?;
+    unsafe { process::close_all_but(&[lock_fd]) }.context("closing inherited descriptors")?;
     // SAFETY: our parent left it open for us, and only here is it owned.
-    let held = unsafe { Held::from_inherited(args.lock_fd, dir.join(LOCK)) }.context("the step's lock")?;
+    let held = unsafe { Held::from_inherited(lock_fd, dir.join(LOCK)) }.context("the step's lock")?;
     let look = catch_signals()?;
     let plan = std::fs::read(dir.join(PLAN)).context("reading the plan")?;
     let plan: StepPlan = serde_json::from_slice(&plan).context("reading the plan")?;

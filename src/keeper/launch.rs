@@ -7,6 +7,7 @@ use crate::durable::{self, Lock, fault};
 use crate::process;
 use std::fs::OpenOptions;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -67,12 +68,11 @@ pub fn launch_with(
         .open(step_dir.join(ERRORS))
         .map_err(io("create the keeper's error file"))?;
     let mut command = Command::new(program);
-    command.arg("keep").arg(&step_dir);
-    let number = process::hand_over(&mut command, &held).map_err(io("hand over the lock"))?;
-    command.arg("--lock-fd").arg(number.to_string());
-    command.arg("--supervisor-lock").arg(supervisor_lock);
-    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-    process::new_session(&mut command);
+    command.arg("keep").arg(&step_dir).args(["--lock-fd", "0", "--supervisor-lock"]).arg(supervisor_lock);
+    // The lock goes as standard input, and the keeper makes its session itself: with nothing to do in between,
+    // no copy of this process is made to start another.
+    let handed = held.as_fd().try_clone_to_owned().map_err(io("hand over the lock"))?;
+    command.current_dir("/").stdin(handed).stdout(Stdio::null()).stderr(errors);
     let child =
         fault::point("spawn-keeper").and_then(|()| command.spawn()).map_err(io("start the keeper"))?;
     drop(held);

@@ -6,7 +6,7 @@ use super::output::Output;
 use super::plan::StepPlan;
 use super::progress::{Phase, Progress, Reporter};
 use super::record::{Cause, Ended, StepExit, StepStart};
-use super::spawn::{self, Failure};
+use super::spawn::{self, Failure, Started};
 use super::{FACTS, LOG, START, VERSION};
 use crate::durable;
 use crate::model::result::Confinement;
@@ -20,7 +20,6 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -122,7 +121,7 @@ impl<'a> Keeper<'a> {
             }
             Err(failure) => return never_started(self.plan, failure),
         };
-        let pid = child.id();
+        let pid = child.pid;
         self.domain.watch(pid);
         let cause = match self.attend(child) {
             Ok(cause) => cause,
@@ -137,10 +136,9 @@ impl<'a> Keeper<'a> {
     }
 
     /// Looks after the command until it has ended or must end.
-    fn attend(&mut self, mut child: Child) -> anyhow::Result<Cause> {
-        let pid = child.id();
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        self.output.connect(stdout.map(Into::into), stderr.map(Into::into))?;
+    fn attend(&mut self, child: Started) -> anyhow::Result<Cause> {
+        let pid = child.pid;
+        self.output.connect(child.stdout, child.stderr)?;
         self.start.worker = Some(Identity::of_child(pid)?);
         if let Err(e) = self.write_start() {
             self.note(format!("cannot write the start record again: {e}"));

@@ -3,13 +3,17 @@
 use super::plan::{Confine, StepPlan};
 use crate::durable::fault;
 use crate::model::{self, result::Confinement};
+use crate::process::confine::Support;
 use crate::process::{self, Cgroup, MARKER, die_with_parent};
 use crate::worker::env;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// Why a command was not started.
 #[derive(Debug)]
@@ -24,23 +28,31 @@ impl Failure {
     }
 }
 
+/// A command that was started.
+pub(super) struct Started {
+    pub(super) pid: u32,
+    pub(super) stdout: Option<OwnedFd>,
+    pub(super) stderr: Option<OwnedFd>,
+}
+
 /// Starts the plan's command with pipes for its output, in the control group if there is one. Says whether it
 /// is confined, if it was to be.
 pub(super) fn start(
     plan: &StepPlan,
     cgroup: Option<&Cgroup>,
-) -> Result<(Child, Option<Confinement>), Failure> {
+) -> Result<(Started, Option<Confinement>), Failure> {
     if !plan.cwd.is_dir() {
         return Err(Failure::new(format!("the folder to run in is not there: {}", plan.cwd.display())));
     }
-    let stdin = match &plan.stdin {
-        Some(path) => {
-            let file = File::open(path)
-                .map_err(|e| Failure::new(format!("cannot read the input {}: {e}", path.display())))?;
-            Stdio::from(file)
-        }
-        None => Stdio::null(),
-    };
+    let input = plan.stdin.as_deref().unwrap_or(Path::new("/dev/null"));
+    let stdin = File::open(input)
+        .map_err(|e| Failure::new(format!("cannot read the input {}: {e}", input.display())))?;
+    #[cfg(target_os = "linux")]
+    if let Some(cgroup) = cgroup
+        && let Some(born) = born(plan, &stdin, cgroup)
+    {
+        return Ok(born);
+    }
     let mut command = command(plan, &plan.argv).ok_or_else(|| Failure::new("the command is empty"))?;
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
     let entrance = cgroup.map(Cgroup::entrance).transpose().map_err(Failure::new)?;
@@ -56,27 +68,72 @@ pub(super) fn start(
     // Last, so that what is done before the command begins is not kept from anything.
     let confinement = plan.confine.as_ref().map(|c| confine(&mut command, c)).transpose()?;
     let spawned = fault::point("spawn-worker").and_then(|()| command.spawn());
-    let child = spawned.map_err(|e| Failure {
+    let mut child = spawned.map_err(|e| Failure {
         not_found: is_missing(&e, &command),
         error: format!("cannot start {}: {}", plan.argv[0], explain(&e, Path::new(&plan.argv[0]))),
     })?;
-    Ok((child, confinement))
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let started = Started { pid: child.id(), stdout: stdout.map(Into::into), stderr: stderr.map(Into::into) };
+    Ok((started, confinement))
 }
 
 /// Confines a command as far as the system can.
 fn confine(command: &mut Command, wish: &Confine) -> Result<Confinement, Failure> {
-    if wish.writable.is_empty() {
-        let abi = process::confine::support().abi;
-        let why_not = wish.unless.clone();
-        return Ok(Confinement { asked: model::Confine::Strict, held: false, abi, why_not });
-    }
-    let support = process::confine::confine(command, &wish.writable)
-        .map_err(|e| Failure::new(format!("cannot confine the command: {e}")))?;
-    let (held, why_not) = match &wish.unless {
-        Some(why) => (false, Some(why.clone())),
-        None => (support.full, support.why_not),
+    let support = match wish.writable.is_empty() {
+        true => process::confine::support(),
+        false => process::confine::confine(command, &wish.writable)
+            .map_err(|e| Failure::new(format!("cannot confine the command: {e}")))?,
     };
-    Ok(Confinement { asked: model::Confine::Strict, held, abi: support.abi, why_not })
+    Ok(confinement(wish, support))
+}
+
+/// What is told of a command that was to be confined.
+fn confinement(wish: &Confine, support: Support) -> Confinement {
+    let (held, why_not) = match (&wish.unless, wish.writable.is_empty()) {
+        (why, true) => (false, why.clone()),
+        (Some(why), false) => (false, Some(why.clone())),
+        (None, false) => (support.full, support.why_not),
+    };
+    Confinement { asked: model::Confine::Strict, held, abi: support.abi, why_not }
+}
+
+/// Starts the command as one that is born in its group. Where that fails for whatever reason, the ordinary way
+/// does, or says why not.
+#[cfg(target_os = "linux")]
+fn born(plan: &StepPlan, stdin: &File, cgroup: &Cgroup) -> Option<(Started, Option<Confinement>)> {
+    use std::os::fd::AsFd as _;
+    let group = cgroup.folder().ok()?;
+    let (told, last) = match &plan.confine {
+        None => (None, None),
+        Some(wish) if wish.writable.is_empty() => {
+            (Some(confinement(wish, process::confine::support())), None)
+        }
+        Some(wish) => {
+            let (support, last) = process::confine::hook(&wish.writable).ok()?;
+            (Some(confinement(wish, support)), last)
+        }
+    };
+    let birth = crate::process::Birth {
+        argv: &plan.argv,
+        env: environment(plan),
+        cwd: &plan.cwd,
+        stdin: stdin.try_clone().ok()?,
+        group: group.as_fd(),
+        last,
+    };
+    fault::point("spawn-worker").ok()?;
+    let born = birth.spawn().ok()?;
+    Some((Started { pid: born.pid, stdout: Some(born.stdout), stderr: Some(born.stderr) }, told))
+}
+
+/// The whole environment of the plan's commands.
+fn environment(plan: &StepPlan) -> Vec<(OsString, OsString)> {
+    let passed = plan.pass_env.iter().map(|entry| env::renamed(entry));
+    let mut all: BTreeMap<OsString, OsString> =
+        passed.filter_map(|(new, old)| Some((new.into(), std::env::var_os(old)?))).collect();
+    all.extend(plan.env.iter().map(|(name, value)| (name.into(), value.into())));
+    all.insert(MARKER.into(), plan.marker.value().into());
+    all.into_iter().collect()
 }
 
 /// Whether a command failed to start because there is no such program.
@@ -102,9 +159,7 @@ pub(super) fn command(plan: &StepPlan, argv: &[String]) -> Option<Command> {
     let (program, args) = argv.split_first()?;
     let mut command = Command::new(program);
     command.args(args).current_dir(&plan.cwd).env_clear();
-    let passed = plan.pass_env.iter().map(|entry| env::renamed(entry));
-    command.envs(passed.filter_map(|(new, old)| Some((new, std::env::var_os(old)?))));
-    command.envs(&plan.env).env(MARKER, plan.marker.value());
+    command.envs(environment(plan));
     crate::process::new_session(&mut command);
     let parent = rustix::process::getpid();
     // SAFETY: `die_with_parent` makes two system calls and allocates nothing.

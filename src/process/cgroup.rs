@@ -55,6 +55,11 @@ impl Cgroup {
         Ok(OpenOptions::new().write(true).open(self.dir.join("cgroup.procs"))?.into())
     }
 
+    /// Opens the group's folder, for a process to be born in it.
+    pub fn folder(&self) -> io::Result<OwnedFd> {
+        Ok(fs::File::open(&self.dir)?.into())
+    }
+
     /// Returns the processes in the group and in groups that were made inside it.
     pub fn pids(&self) -> Vec<u32> {
         let mut found = Vec::new();

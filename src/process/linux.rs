@@ -14,6 +14,9 @@ use std::time::Duration;
 /// Environments longer than this are searched in their first part only.
 const ENVIRON_CAP: u64 = 4 << 20;
 
+/// Numbers beyond which a walk over all processes is no more work.
+const MOST_YOUNG: u32 = 100;
+
 /// Returns the id of this boot of the machine.
 pub fn boot_id() -> io::Result<String> {
     static ID: OnceLock<String> = OnceLock::new();
@@ -85,11 +88,21 @@ pub(super) fn all() -> io::Result<Vec<Proc>> {
 ///
 /// A process whose environment we may not read is not ours.
 pub(super) fn has_env(pid: u32, entry: &[u8]) -> bool {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(8 << 10);
     fs::File::open(format!("/proc/{pid}/environ"))
         .and_then(|f| f.take(ENVIRON_CAP).read_to_end(&mut bytes))
         .is_ok()
         && bytes.split(|b| *b == 0).any(|e| e == entry)
+}
+
+/// Returns the numbers that were given to processes and threads after `first`, if they are few and did not
+/// begin anew in between.
+pub(super) fn numbers_since(first: u32) -> Option<impl Iterator<Item = u32>> {
+    // The last field is the number that was given last.
+    let load = fs::read_to_string("/proc/loadavg").ok()?;
+    let last: u32 = load.split_ascii_whitespace().next_back()?.parse().ok()?;
+    let many = last.checked_sub(first)? > MOST_YOUNG;
+    (!many).then_some(first + 1..=last)
 }
 
 /// Says whether a process works in `dir` or below it.

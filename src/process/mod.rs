@@ -4,6 +4,8 @@
 //! start time, boot, pid namespace) still holds, or because it is a member of a [`Domain`]: a
 //! descendant, in our control group, or a bearer of our environment marker.
 
+#[cfg(target_os = "linux")]
+mod born;
 mod census;
 mod cgroup;
 pub mod confine;
@@ -23,6 +25,8 @@ use linux as sys;
 #[cfg(target_os = "macos")]
 use macos as sys;
 
+#[cfg(target_os = "linux")]
+pub use born::Birth;
 pub use census::{Census, CensusMethod, Survivor};
 pub use cgroup::Cgroup;
 pub use domain::{Cleared, Domain, MARKER, Marker};
@@ -31,7 +35,7 @@ pub use identity::{Handle, Identity, Liveness};
 pub use probe::{Asking, Said, ask};
 pub use rustix::process::Signal;
 pub use sys::{become_subreaper, boot_id, die_with_parent, is_subreaper};
-pub use unix::{Ending, close_all_but, detach, hand_over, new_session};
+pub use unix::{Ending, close_all_but, detach, lead_session, new_session, take_stdin};
 
 /// What the system says about one process at one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]

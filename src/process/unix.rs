@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -101,21 +101,17 @@ pub fn new_session(command: &mut Command) {
     }
 }
 
-/// Lets the child of `command` inherit one descriptor, and returns the number that it has there.
-///
-/// Only in the child does the descriptor survive `exec`, so that other processes that are started at the
-/// same time do not get it. To be called on what [`detach`] returned, not before; arguments can follow.
-pub fn hand_over(command: &mut Command, fd: impl AsFd) -> io::Result<RawFd> {
-    let copy = rustix::io::fcntl_dupfd_cloexec(fd, 3)?;
-    let number = copy.as_raw_fd();
-    // SAFETY: one system call on an open descriptor; nothing is allocated.
-    unsafe {
-        command.pre_exec(move || {
-            rustix::io::fcntl_setfd(&copy, rustix::io::FdFlags::empty())?;
-            Ok(())
-        });
-    }
-    Ok(number)
+/// Makes this process the leader of a new session, unless it leads one.
+pub fn lead_session() {
+    // It fails for one that leads already.
+    let _ = rustix::process::setsid();
+}
+
+/// Takes what our parent handed over as standard input, which is nothing from then on.
+pub fn take_stdin() -> io::Result<OwnedFd> {
+    let handed = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    Ok(handed)
 }
 
 /// Closes every descriptor above stderr but those in `keep`: what a careless ancestor left open.

@@ -6,7 +6,7 @@
 use crate::attempt;
 use crate::durable;
 use crate::model::{Config, Short, State, Task, Ticket, WorkerName};
-use crate::spool::{Breaker, Found, LockedTask, Place, Spool, SpoolError, parsed};
+use crate::spool::{Breaker, Found, LockedTask, Place, Spool, SpoolError, names, parsed};
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use std::collections::HashMap;
@@ -38,8 +38,8 @@ impl Limits {
             account_of: HashMap::new(),
             breakers,
         };
-        for (name, (_, profile)) in crate::worker::all(spool).unwrap_or_default() {
-            let (Ok(profile), worker) = (profile, Short::of(name.as_str())) else { continue };
+        for (name, profile) in crate::worker::limited(spool).unwrap_or_default() {
+            let worker = Short::of(name.as_str());
             match (profile.account, profile.concurrency) {
                 (None, most) => limits.workers.extend(most.map(|most| (worker, most))),
                 (Some(account), most) => {
@@ -175,24 +175,28 @@ pub struct Claimed {
     pub blocked: Option<String>,
 }
 
+/// Claims the next attempt that may run, for a supervisor that has nothing left to do. What is wrong with
+/// single tickets the loop tells.
+pub fn next(spool: &Spool, config: &Config) -> anyhow::Result<Option<(LockedTask, Found)>> {
+    if names(&spool.queue())?.is_empty() || reserve(spool, config).is_err() {
+        return Ok(None);
+    }
+    claim_alone(spool, &Limits::of(spool, config), &mut Vec::new())
+}
+
 /// Claims what may run and starts a supervisor for each.
 pub fn claim(spool: &Spool, config: &Config) -> anyhow::Result<Claimed> {
     let mut claimed = Claimed::default();
     if parsed::<Ticket>(&spool.queue())?.is_empty() {
         return Ok(claimed);
     }
-    let disk = &config.disk;
-    if let Err(full) = crate::intake::check_reserve(spool.root(), disk.reserve_bytes, disk.reserve_percent) {
+    if let Err(full) = reserve(spool, config) {
         // Nothing is started that could not be finished; what waits goes on waiting.
         return Ok(Claimed { blocked: Some(full), ..claimed });
     }
     let limits = Limits::of(spool, config);
     loop {
-        let next = {
-            let lock = spool.lock("claim");
-            let _alone = lock.take().context("cannot lock for claiming")?;
-            claim_one(spool, &limits, &mut claimed.faults)?
-        };
+        let next = claim_alone(spool, &limits, &mut claimed.faults)?;
         let Some((locked, found)) = next else { return Ok(claimed) };
         let id = locked.id();
         match attempt::spawn(locked, found.ticket.attempt) {
@@ -204,6 +208,20 @@ pub fn claim(spool: &Spool, config: &Config) -> anyhow::Result<Claimed> {
             }
         }
     }
+}
+
+fn reserve(spool: &Spool, config: &Config) -> Result<(), String> {
+    crate::intake::check_reserve(spool.root(), config.disk.reserve_bytes, config.disk.reserve_percent)
+}
+
+fn claim_alone(
+    spool: &Spool,
+    limits: &Limits,
+    faults: &mut Vec<anyhow::Error>,
+) -> anyhow::Result<Option<(LockedTask, Found)>> {
+    let lock = spool.lock("claim");
+    let _alone = lock.take().context("cannot lock for claiming")?;
+    claim_one(spool, limits, faults)
 }
 
 fn claim_one(

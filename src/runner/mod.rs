@@ -2,11 +2,13 @@
 //! killing one kills no task.
 
 mod claim;
+mod exec;
 mod pass;
 mod presence;
 mod watch;
 
 pub use claim::{Limit, provider_limit, standing};
+pub use exec::exec;
 pub use pass::{Pass, next_due, pass};
 pub use presence::{Awake, Woken, awake, is_awake, restart, shutdown, wake};
 pub use watch::Watch;
@@ -17,7 +19,10 @@ use crate::spool::{Spool, SpoolError, names, parsed};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// From a pass that started nothing to the next one at least.
+const REST: Duration = Duration::from_millis(5);
 
 /// How a loop runs.
 #[derive(Debug, Clone)]
@@ -57,7 +62,9 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
         },
     };
     while !how.stop.load(Ordering::SeqCst) {
+        let begun = Instant::now();
         let mut done = pass(spool, config);
+        let idle = done.started.is_empty() && done.due.is_none();
         if let Some(heartbeat) = &mut heartbeat {
             heartbeat.passed();
         }
@@ -78,6 +85,10 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
             anyhow::bail!(why);
         }
         watch.wait(done.due.map_or(how.poll, |due| due.min(how.poll)));
+        if idle {
+            // Supervisors that go on by themselves ring at each end: one look serves several.
+            std::thread::sleep(REST.saturating_sub(begun.elapsed()));
+        }
     }
     Ok(())
 }

@@ -37,15 +37,9 @@ pub fn pass(spool: &Spool, config: &Config) -> Pass {
     by_task(faults, "releasing dependents", releases, |note| release(spool, &note));
     by_task(faults, "held tasks", due_tickets(spool), |(reason, id)| settle(spool, reason, id));
     by_task(faults, "expired tasks", due_timers(spool), |(ms, id)| expire(spool, ms, id));
-    for (what, started) in [("recovery", claim::recover(spool)), ("claiming", claim::claim(spool, config))] {
-        match started {
-            Ok(claimed) => {
-                pass.started.extend(claimed.children);
-                pass.faults.extend(claimed.faults);
-                pass.blocked = pass.blocked.take().or(claimed.blocked);
-            }
-            Err(e) => pass.faults.push(e.context(what)),
-        }
+    match spool.mark_cut_attempts() {
+        Ok(()) => start(&mut pass, spool, config),
+        Err(e) => pass.faults.push(e.context("looking for attempts that a restart cut short")),
     }
     part(&mut pass.faults, "notices", || {
         if crate::spool::notices::is_due(spool)? {
@@ -58,6 +52,20 @@ pub fn pass(spool: &Spool, config: &Config) -> Pass {
     }
     pass.due = next_due(spool, pass.admitted.waiting > 0);
     pass
+}
+
+/// Starts supervisors: for what nobody holds, and for what may run.
+fn start(pass: &mut Pass, spool: &Spool, config: &Config) {
+    for (what, started) in [("recovery", claim::recover(spool)), ("claiming", claim::claim(spool, config))] {
+        match started {
+            Ok(claimed) => {
+                pass.started.extend(claimed.children);
+                pass.faults.extend(claimed.faults);
+                pass.blocked = pass.blocked.take().or(claimed.blocked);
+            }
+            Err(e) => pass.faults.push(e.context(what)),
+        }
+    }
 }
 
 fn part(faults: &mut Vec<anyhow::Error>, what: &'static str, run: impl FnOnce() -> anyhow::Result<()>) {

@@ -5,6 +5,7 @@ use crate::durable;
 use crate::model::{HeldReason, TaskId, WorkerName};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A spool: the directory that is the state.
 #[derive(Debug, Clone)]
@@ -13,6 +14,10 @@ pub struct Spool {
     id: String,
     worktrees: PathBuf,
 }
+
+/// Whether this process keeps its bell silent for now, and whether it would have rung.
+static HELD_BACK: AtomicBool = AtomicBool::new(false);
+static OWED: AtomicBool = AtomicBool::new(false);
 
 /// The environment variable that names the spool.
 pub const HOME_VARIABLE: &str = "WORKSPOOL_HOME";
@@ -211,6 +216,26 @@ impl Spool {
 
     /// Wakes whoever waits. Only hastens: nothing depends on it.
     pub fn ring(&self) {
+        if HELD_BACK.load(Ordering::Relaxed) {
+            OWED.store(true, Ordering::Relaxed);
+        } else {
+            self.ring_now();
+        }
+    }
+
+    /// Keeps the bell of this process silent until [`Spool::ring_owed`].
+    pub fn hold_bell_back() {
+        HELD_BACK.store(true, Ordering::Relaxed);
+    }
+
+    /// Rings once for all that was held back.
+    pub fn ring_owed(&self) {
+        if OWED.swap(false, Ordering::Relaxed) {
+            self.ring_now();
+        }
+    }
+
+    fn ring_now(&self) {
         use std::io::Write as _;
         let rung = std::fs::OpenOptions::new()
             .write(true)

@@ -1,5 +1,6 @@
 //! The spool: its folders, its tickets and how they move, requests, history, configuration, queries.
 
+mod boot;
 mod breakers;
 pub mod config;
 pub mod counters;

@@ -38,7 +38,7 @@ mod text;
 
 pub use judge::{Observed, Verdict, judge};
 pub use registry::{
-    AUTO, Known, Origin, ProfileError, all, check, executable, link, origin, profile, unlink,
+    AUTO, Known, Origin, ProfileError, all, check, executable, limited, link, origin, profile, unlink,
 };
 pub use report::Report;
 pub use route::{accepts, route};

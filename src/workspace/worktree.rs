@@ -67,7 +67,9 @@ pub fn prepare(
     };
     // One checkout at a time gains from several workers; several at once only get in each other's way.
     let alone = crate::spool::names(&spool.running()).map_or(0, |n| n.len()) <= 1;
-    tree.fill(start, if alone { 0 } else { 1 }, deadline)?;
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    // Workers wait for the disk as much as they compute: on few cores four are faster than two.
+    tree.fill(start, if alone { cores.max(4) } else { 1 }, deadline)?;
     View::create(&attempt.view(), repo, &tree, base)?;
     Ok(tree)
 }

@@ -127,6 +127,18 @@ impl Bench {
         all.into_values().max_by_key(Vec::len).unwrap_or_default()
     }
 
+    /// Runs the program and returns the names of the points that all its processes passed.
+    pub fn all_points(&self, args: &[&str]) -> Vec<String> {
+        let log = self.path("all-points");
+        let _ = fs::remove_file(&log);
+        let mut command = self.command(args);
+        command.env("WORKSPOOL_FAULT_LOG", &log);
+        let out = finish(command, args);
+        assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        text.lines().filter_map(|line| line.split(' ').nth(2).map(str::to_owned)).collect()
+    }
+
     /// Whether the fault came to pass.
     pub fn was_hit(&self) -> bool {
         self.path("fault-hit").exists()

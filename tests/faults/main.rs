@@ -10,6 +10,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic anywhere, also in its helpers")]
 
 mod bench;
+mod budget;
 mod scenarios;
 #[cfg(target_os = "linux")]
 mod storm;

@@ -44,8 +44,8 @@ fn returns_once_one_durable_file_is_there() {
         r#"{"tasks": [{"objective": "a", "worker": "shell"}, {"objective": "b", "worker": "shell"}]}"#,
     );
     let ids = batch.all();
-    // The second submission expands what was there before it; its own is one file for both tasks.
-    assert_eq!(world.names("intake"), [format!("{}.json", ids[0])]);
+    // The second one is one file for both tasks, and makes nothing of what was there before it.
+    assert_eq!(world.names("intake"), [format!("{id}.json"), format!("{}.json", ids[0])]);
     assert_eq!(ids[1], ids[0].plus(1));
 }
 

@@ -38,21 +38,30 @@ pub(super) fn support() -> Support {
 }
 
 pub(super) fn confine(command: &mut Command, writable: &[PathBuf]) -> io::Result<Support> {
-    let support = support();
-    if support.abi.is_none() {
-        return Ok(support);
-    }
-    let mut rules = Some(rules(writable).map_err(io::Error::other)?);
-    // SAFETY: two system calls on a descriptor that was made before; nothing is allocated unless they fail.
-    unsafe {
-        command.pre_exec(move || match rules.take() {
-            Some(rules) => {
-                rules.restrict_self().map(drop).map_err(|_| io::ErrorKind::PermissionDenied.into())
-            }
-            None => Ok(()),
-        });
+    let (support, hook) = hook(writable)?;
+    if let Some(hook) = hook {
+        // SAFETY: as a hook promises.
+        unsafe { command.pre_exec(hook) };
     }
     Ok(support)
+}
+
+/// What a process calls last before it becomes the command: two system calls on a descriptor that was made
+/// before; nothing is allocated unless they fail.
+pub type Hook = Box<dyn FnMut() -> io::Result<()> + Send + Sync>;
+
+/// Makes the rules, to be taken on by a process that was just made.
+pub fn hook(writable: &[PathBuf]) -> io::Result<(Support, Option<Hook>)> {
+    let support = support();
+    if support.abi.is_none() {
+        return Ok((support, None));
+    }
+    let mut rules = Some(rules(writable).map_err(io::Error::other)?);
+    let hook = move || match rules.take() {
+        Some(rules) => rules.restrict_self().map(drop).map_err(|_| io::ErrorKind::PermissionDenied.into()),
+        None => Ok(()),
+    };
+    Ok((support, Some(Box::new(hook))))
 }
 
 fn rules(writable: &[PathBuf]) -> Result<RulesetCreated, RulesetError> {

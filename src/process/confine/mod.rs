@@ -13,6 +13,9 @@ use elsewhere as sys;
 #[cfg(target_os = "linux")]
 use linux as sys;
 
+#[cfg(target_os = "linux")]
+pub use linux::{Hook, hook};
+
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;

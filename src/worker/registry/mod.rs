@@ -111,6 +111,18 @@ pub fn all(spool: &Spool) -> Result<BTreeMap<WorkerName, Known>, SpoolError> {
     Ok(found)
 }
 
+/// The profiles that may say how many attempts of a worker, or of its account, run at once. Every claim asks,
+/// so only linked ones are read, and of the built-in ones those that say something.
+pub fn limited(spool: &Spool) -> Result<BTreeMap<WorkerName, Profile>, SpoolError> {
+    let dir = spool.workers();
+    let files = names(&dir).map_err(|e| SpoolError::io("read", &dir, e))?;
+    let linked = files.iter().filter_map(|f| f.to_str()?.strip_suffix(".json")?.parse().ok());
+    let says = |text: &str| text.contains("\"concurrency\"") || text.contains("\"account\"");
+    let built_in = BUILT_IN.iter().filter(|(_, text)| says(text)).filter_map(|(name, _)| name.parse().ok());
+    let all: std::collections::BTreeSet<WorkerName> = built_in.chain(linked).collect();
+    Ok(all.into_iter().filter_map(|name| Some((name.clone(), profile(spool, &name).ok()??))).collect())
+}
+
 /// Where the profile of a worker comes from.
 pub fn origin(spool: &Spool, name: &WorkerName) -> Origin {
     match (spool.worker(name).is_file(), built_in(name).is_some()) {

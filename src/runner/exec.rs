@@ -1,0 +1,54 @@
+//! `workspool exec`: the life of a supervisor. Internal; started by a runner or by a keeper.
+//!
+//! It carries the attempt that it was started for. Then, as long as the loop that was awake at its start is, it
+//! claims the next ticket itself: a process less for each task. A loop that was stopped or that died, and a
+//! single pass, have no supervisors that go on.
+
+use super::{Awake, claim, presence};
+use crate::attempt::{self, Order};
+use crate::spool::{Spool, config};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Attempts that one supervisor carries at most: an update of this program gets its turn.
+const MOST: u32 = 100;
+
+/// Carries the attempt that the arguments name, and those that come after it.
+pub fn exec(args: impl Iterator<Item = OsString>) -> ExitCode {
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("workspool exec: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
+    let order = Order::parse(args)?;
+    let spool = order.spool()?;
+    let master = presence::awake(&spool)?;
+    if master.is_none() {
+        return order.carry_out(&spool).map(drop);
+    }
+    // The loop hears of an end when the next ticket is taken: it would only run for it too.
+    Spool::hold_bell_back();
+    let done = carry_all(&spool, order, &master);
+    spool.ring_owed();
+    done
+}
+
+fn carry_all(spool: &Spool, order: Order, master: &Option<Awake>) -> anyhow::Result<()> {
+    if !order.carry_out(spool)? {
+        return Ok(());
+    }
+    for _ in 1..MOST {
+        if presence::awake(spool)? != *master {
+            break;
+        }
+        let Some((locked, found)) = claim::next(spool, &config::load(spool)?)? else { break };
+        spool.ring_owed();
+        attempt::carry(&locked, found, None)?;
+    }
+    Ok(())
+}

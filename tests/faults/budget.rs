@@ -1,0 +1,115 @@
+//! What a task may cost: syncs, files, processes and git calls, counted exactly.
+//!
+//! Times drift with the machine, counts do not. A change that makes a task cheaper lowers a budget; one that
+//! makes it dearer has to say so here.
+
+use crate::bench::Bench;
+use std::collections::BTreeMap;
+
+/// How often each point was passed by all processes of a run.
+fn counted(bench: &Bench, args: &[&str]) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for name in bench.all_points(args) {
+        *counts.entry(name).or_insert(0) += 1;
+    }
+    counts
+}
+
+fn of(counts: &BTreeMap<String, u64>, names: &[&str]) -> u64 {
+    names.iter().filter_map(|name| counts.get(*name)).sum()
+}
+
+/// Waits for the disk.
+const SYNCS: [&str; 4] = ["sync", "sync-file", "sync-dir", "sync-tree"];
+const PROCESSES: [&str; 4] = ["spawn-supervisor", "spawn-keeper", "spawn-worker", "git"];
+
+const TEMPORARY: [&str; 6] = ["submit", "true", "--worker", "shell", "--workspace", "temporary"];
+const DRAIN: [&str; 5] = ["run", "--drain", "--poll", "50ms", "--quiet"];
+
+/// A bench whose first task is over: what is made once is there.
+fn warm() -> Bench {
+    let bench = Bench::new();
+    bench.run(&TEMPORARY);
+    bench.drain();
+    bench
+}
+
+#[test]
+fn a_submission_is_one_synced_file() {
+    let counts = counted(&warm(), &TEMPORARY);
+    assert_eq!(of(&counts, &SYNCS), 2, "the file and its folder: {counts:?}");
+    assert_eq!(of(&counts, &PROCESSES), 0, "{counts:?}");
+}
+
+#[test]
+fn a_batch_costs_no_more_syncs_than_a_task() {
+    let bench = warm();
+    let task = r#"{"objective":"true","worker":"shell","workspace":"temporary"}"#;
+    std::fs::write(
+        bench.path("batch.json"),
+        format!(r#"{{"version":1,"tasks":[{}]}}"#, [task; 50].join(",")),
+    )
+    .unwrap();
+    let file = bench.path("batch.json");
+    let counts = counted(&bench, &["submit", "--file", file.to_str().unwrap()]);
+    assert_eq!(of(&counts, &SYNCS), 2, "{counts:?}");
+}
+
+#[test]
+fn a_task_that_does_nothing_keeps_to_its_budget() {
+    let bench = warm();
+    bench.run(&TEMPORARY);
+    bench.run(&["list"]);
+    let counts = counted(&bench, &DRAIN);
+    // Claim 2; plan, workspace, what was found, the end of the attempt, and their folders 6; receipt, result and
+    // their folder 3; the end 2.
+    assert_eq!(of(&counts, &SYNCS), 13, "{counts:?}");
+    assert_eq!(PROCESSES.map(|name| of(&counts, &[name])), [1, 1, 1, 0], "{counts:?}");
+}
+
+#[test]
+fn a_supervisor_goes_on_to_the_next_task() {
+    let bench = warm();
+    const TASKS: u64 = 12;
+    for _ in 0..TASKS {
+        bench.run(&TEMPORARY);
+    }
+    bench.run(&["list"]);
+    let counts =
+        counted(&bench, &["--set", "max_concurrency=1", "run", "--drain", "--poll", "60s", "--quiet"]);
+    assert_eq!(of(&counts, &["spawn-keeper"]), TASKS, "{counts:?}");
+    assert_eq!(of(&counts, &SYNCS), 13 * TASKS, "{counts:?}");
+    // The loop may be faster once, when it starts.
+    assert!(of(&counts, &["spawn-supervisor"]) <= 3, "{counts:?}");
+}
+
+#[test]
+fn a_task_in_a_worktree_keeps_to_its_budget_of_git_processes() {
+    let bench = Bench::new();
+    let submit = ["submit", "echo new > new.txt", "--repo", ".", "--worker", "shell", "--verify", "true"];
+    let drained = || {
+        bench.run(&submit);
+        bench.run(&["list"]);
+        counted(&bench, &DRAIN)
+    };
+    drained();
+    let counts = drained();
+    assert_eq!(PROCESSES.map(|name| of(&counts, &[name])), [1, 2, 2, 20], "{counts:?}");
+    // As for a task that does nothing. What git waits for is its own.
+    assert_eq!(of(&counts, &SYNCS), 13, "{counts:?}");
+    let again = drained();
+    let costs = |counts: &BTreeMap<String, u64>| [&SYNCS[..], &PROCESSES].map(|names| of(counts, names));
+    assert_eq!(costs(&again), costs(&counts), "the same again: {again:?}");
+}
+
+#[test]
+fn many_submissions_are_expanded_with_the_folders_synced_once() {
+    let bench = warm();
+    const TASKS: u64 = 20;
+    for _ in 0..TASKS {
+        bench.run(&TEMPORARY);
+    }
+    let counts = counted(&bench, &["list"]);
+    // Each record and its folder; `tasks/` and `queue/` once.
+    assert_eq!(of(&counts, &SYNCS), 2 * TASKS + 2, "{counts:?}");
+}
