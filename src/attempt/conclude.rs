@@ -20,16 +20,16 @@ use serde::{Deserialize, Serialize};
 
 /// How an attempt ended: `attempts/<n>/ended.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct EndedFile {
-    summary: AttemptSummary,
+pub(super) struct EndedFile {
+    pub(super) summary: AttemptSummary,
     /// Whether it counts against the retries.
     costs_retry: bool,
     /// If another attempt follows: not before when, and waiting for what.
-    next: Option<Next>,
+    pub(super) next: Option<Next>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Next {
+pub(super) struct Next {
     until: DateTime<Utc>,
     reason: HeldReason,
     message: String,
@@ -84,6 +84,8 @@ pub(super) fn conclude(
         message: outcome.message.clone(),
         started_at: plan.as_ref().map_or_else(Utc::now, |p| p.started_at),
         ended_at: Utc::now(),
+        working_ms: outcome.durations.working_ms,
+        usage: outcome.usage.clone(),
     };
     let ended = EndedFile { summary, costs_retry, next };
     let bytes = serde_json::to_vec_pretty(&ended)?;
@@ -143,7 +145,7 @@ pub(super) fn is_repeated(locked: &LockedTask, n: u32) -> bool {
 }
 
 /// How attempt `n` ended. A file that a worker spoiled says nothing.
-fn ended_file(locked: &LockedTask, n: u32) -> Option<EndedFile> {
+pub(super) fn ended_file(locked: &LockedTask, n: u32) -> Option<EndedFile> {
     read_json(&locked.dir().attempt(n).file("ended.json")).ok().flatten()
 }
 

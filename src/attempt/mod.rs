@@ -4,6 +4,7 @@
 //! another supervisor reads where the attempt stands and goes on from there. Each part below says what it
 //! leaves on the disk, and does nothing if that is there already.
 
+mod budget;
 mod changes;
 mod command;
 mod conclude;

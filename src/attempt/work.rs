@@ -124,21 +124,11 @@ impl Attempt<'_> {
         plan.deadlines.silence_ms =
             Some(spec.silence_timeout.or(own).unwrap_or(self.plan.defaults.silence_timeout) * 1000);
         plan.deadlines.start_ms = spec.start_timeout.or(self.plan.profile.start_timeout).map(|s| s * 1000);
-        let (asked, most) = (&spec.budget, &self.config.ceilings.budget);
-        // What earlier rounds used is used.
-        let used = &outcome.usage;
-        let left = |all: Option<u64>, used: Option<u64>| all.map(|all| all.saturating_sub(used.unwrap_or(0)));
-        let tokens = used.input_tokens.unwrap_or(0).saturating_add(used.output_tokens.unwrap_or(0));
-        let seconds = outcome.durations.working_ms.unwrap_or(0) / 1000;
-        plan.budget = Budget {
-            seconds: left(asked.seconds.or(most.seconds), Some(seconds)),
-            tokens: left(asked.tokens.or(most.tokens), Some(tokens)),
-            tool_calls: left(asked.tool_calls.or(most.tool_calls), used.tool_calls),
-            turns: left(asked.turns.or(most.turns), used.turns),
-            cost_usd: asked
-                .cost_usd
-                .or(most.cost_usd)
-                .map(|all| (all - used.cost_usd.unwrap_or(0.0)).max(0.0)),
+        plan.budget = match self.budget_left(outcome) {
+            Ok(left) => left,
+            // It has run: whoever takes over finds its end.
+            Err(_) if self.dir.step(&step).exists() => Budget::default(),
+            Err(end) => return Ok(Worked::Ended(end)),
         };
         if let Some(stop) = &self.plan.profile.stop {
             let values = self.values(&step, PathBuf::new(), String::new(), None);

@@ -266,7 +266,7 @@ pub struct Durations {
 }
 
 /// One attempt in short.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptSummary {
     /// Its number.
     pub attempt: u32,
@@ -283,6 +283,12 @@ pub struct AttemptSummary {
     pub started_at: DateTime<Utc>,
     /// When it ended.
     pub ended_at: DateTime<Utc>,
+    /// How long its worker ran, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_ms: Option<u64>,
+    /// What its worker used, as far as it was reported.
+    #[serde(default, skip_serializing_if = "Usage::is_empty")]
+    pub usage: Usage,
 }
 
 /// Whether the system kept a command from writing elsewhere.

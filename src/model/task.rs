@@ -205,11 +205,12 @@ pub struct Fallback {
     pub model: Option<String>,
 }
 
-/// What a task may use up. Absent: no limit.
+/// What a task may use up, over all attempts that follow one another by themselves. Absent: no limit. What a
+/// worker does not report cannot be limited.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
-    /// Seconds of work, over all attempts.
+    /// Seconds that its worker runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
     /// Tokens in and out together.

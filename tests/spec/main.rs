@@ -9,6 +9,7 @@ mod support;
 
 mod again;
 mod bad_input;
+mod budgets;
 mod cancel;
 mod ceilings;
 mod clean_gate;
