@@ -56,7 +56,7 @@ fn due(deadlines: &Deadlines, seen: &Seen) -> Vec<(Instant, Cause)> {
     due
 }
 
-fn over_budget(budget: &Budget, usage: &Usage, elapsed: Duration) -> Option<Cause> {
+pub(super) fn over_budget(budget: &Budget, usage: &Usage, elapsed: Duration) -> Option<Cause> {
     let tokens = match (usage.input_tokens, usage.output_tokens) {
         (None, None) => None,
         (read, written) => Some(read.unwrap_or(0).saturating_add(written.unwrap_or(0))),

@@ -146,9 +146,14 @@ impl<'a> Keeper<'a> {
         let mut looked = None;
         loop {
             // First of all: one that has ended by itself was not cancelled.
-            if self.domain.ending(pid)?.is_some() {
+            if let Some(ending) = self.domain.ending(pid)? {
                 self.output.drain()?;
-                return Ok(Cause::Exit);
+                let usage = self.output.listener.usage();
+                let over = limits::over_budget(&self.plan.budget, &usage, self.started.elapsed());
+                // Whether its last report was read before it ended or after must not matter. A failure tells
+                // more than the use does.
+                let well = ending == process::Ending::Exited { code: 0 };
+                return Ok(over.filter(|_| well).unwrap_or(Cause::Exit));
             }
             let now = Instant::now();
             let asked = self.look.swap(false, Ordering::Relaxed);

@@ -54,9 +54,9 @@ fn attempts_that_follow_by_themselves_share_one_budget() {
     let id = submit(&world, "spender", &json!({"tokens": 100}));
     let result = ended(&world, id);
     assert_eq!(result.state, State::BudgetExceeded, "{result:?}");
-    let states: Vec<State> = result.attempts.iter().map(|a| a.state).collect();
-    assert_eq!(states, [State::Failed, State::BudgetExceeded]);
-    assert_eq!(result.attempts[0].usage.input_tokens, Some(60));
+    // The second time breaches it, whether it is caught before it fails by itself or not.
+    let used: Vec<u64> = result.attempts.iter().filter_map(|a| a.usage.input_tokens).collect();
+    assert_eq!(used, [60, 60], "{result:?}");
 }
 
 #[test]
