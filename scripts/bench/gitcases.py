@@ -12,8 +12,8 @@ SEQUENCE = """set -e
 cd "$1"; tree="$2"
 git worktree add -q --detach "$tree" HEAD
 sh -c 'echo changed >> d0/f0.txt' < /dev/null
+cp "$(git -C "$tree" rev-parse --git-path index)" "$tree.index"
 GIT_INDEX_FILE="$tree.index"; export GIT_INDEX_FILE
-cp "$(git -C "$tree" rev-parse --git-path index)" "$GIT_INDEX_FILE"
 git -C "$tree" add -A
 made=$(git -C "$tree" write-tree)
 commit=$(git commit-tree -p HEAD -m change "$made")
