@@ -333,8 +333,15 @@ mod tests {
         let mut config = Config::default();
         (config.disk.reserve_bytes, config.disk.reserve_percent) = (0, 0);
         let house = House { spool: Spool::open(dir.path()).unwrap(), config };
-        let mut ids: Vec<TaskId> =
-            (0..12).map(|k| submit(&house, if k == 0 { "rare" } else { "x" })).collect();
+        let mut ids: Vec<TaskId> = Vec::new();
+        for k in 0..12 {
+            ids.push(submit(&house, if k == 0 { "rare" } else { "x" }));
+            // Within a millisecond ids have no order.
+            let ms = chrono::Utc::now().timestamp_millis();
+            while chrono::Utc::now().timestamp_millis() == ms {
+                std::hint::spin_loop();
+            }
+        }
         intake::expand(&house.spool).unwrap();
         for id in &ids[..7] {
             crate::verbs::cancel(&house, *id, None).unwrap();
