@@ -120,7 +120,8 @@ fn serve(dir: &Path, argv: &[String]) -> Done {
     })?;
     watcher.watch(dir, RecursiveMode::NonRecursive)?;
     for event in told {
-        for path in event?.paths {
+        // Looking into the folder is an event of the folder itself.
+        for path in event?.paths.into_iter().filter(|path| !path.is_dir()) {
             let Some(name) = path.file_name().filter(|n| !n.as_encoded_bytes().starts_with(b".")) else {
                 continue;
             };
