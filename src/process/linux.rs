@@ -14,6 +14,9 @@ use std::time::Duration;
 /// Environments longer than this are searched in their first part only.
 const ENVIRON_CAP: u64 = 4 << 20;
 
+/// How often an environment that seems empty is looked at.
+const LOOKS: u32 = 4;
+
 /// Numbers beyond which a walk over all processes is no more work.
 const MOST_YOUNG: u32 = 100;
 
@@ -88,11 +91,21 @@ pub(super) fn all() -> io::Result<Vec<Proc>> {
 ///
 /// A process whose environment we may not read is not ours.
 pub(super) fn has_env(pid: u32, entry: &[u8]) -> bool {
-    let mut bytes = Vec::with_capacity(8 << 10);
-    fs::File::open(format!("/proc/{pid}/environ"))
-        .and_then(|f| f.take(ENVIRON_CAP).read_to_end(&mut bytes))
-        .is_ok()
-        && bytes.split(|b| *b == 0).any(|e| e == entry)
+    for _ in 0..LOOKS {
+        let mut bytes = Vec::with_capacity(8 << 10);
+        let read = fs::File::open(format!("/proc/{pid}/environ"))
+            .and_then(|f| f.take(ENVIRON_CAP).read_to_end(&mut bytes));
+        if read.is_err() || !bytes.is_empty() {
+            return bytes.split(|b| *b == 0).any(|e| e == entry);
+        }
+        // A process in the middle of `exec` shows no environment for a moment. A thread of the kernel never
+        // has one, and no program either.
+        if fs::read_link(format!("/proc/{pid}/exe")).is_err() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    false
 }
 
 /// Returns the numbers that were given to processes and threads after `first`, if they are few and did not
