@@ -60,7 +60,7 @@ impl Rules {
 }
 
 /// Whether a link at `path` leads out of the folder that `path` is relative to.
-fn leaves(path: &Path, target: &Path) -> bool {
+pub(super) fn leaves(path: &Path, target: &Path) -> bool {
     if target.is_absolute() {
         return true;
     }
@@ -140,5 +140,12 @@ mod tests {
     fn full_permission_has_no_rules() {
         let r = rules(r#"{"objective": "x", "permission": "full", "forbid": ["a"]}"#, &["a"]);
         assert!(!broken(&r, "a"));
+    }
+
+    #[test]
+    fn a_link_leads_out_if_it_leaves_at_any_point() {
+        let out = |link: &str, target: &str| leaves(Path::new(link), Path::new(target));
+        assert!(out("a", "/etc") && out("a", "../b") && out("d/a", "../../b") && out("d/a", "x/../../../b"));
+        assert!(!out("a", "b") && !out("d/a", "../b") && !out("d/e/a", "../../b") && !out("a", "x/../b"));
     }
 }
