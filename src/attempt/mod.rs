@@ -15,6 +15,7 @@ mod plan;
 mod prepare;
 mod spawn;
 mod steps;
+mod stop;
 mod verify;
 mod work;
 

@@ -2,6 +2,7 @@
 
 use super::Attempt;
 use super::outcome::{End, Outcome};
+use super::stop::{Stop, Why};
 use crate::durable;
 use crate::git::{self, Guard, Oid, OnBranch, Repo, View, Worktree};
 use crate::model::{Class, EventKind, Permission, Phase, WorkspaceKind};
@@ -9,7 +10,6 @@ use crate::spool::{AttemptDir, Spool, TaskDir, read_json};
 use crate::workspace::apart::{self, Original};
 use crate::workspace::duplicate::{Budget, NotCopied};
 use crate::workspace::{self, Manifest, Prepared, Removed, Wanted, copy, lacks};
-use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -377,52 +377,6 @@ impl Attempt<'_> {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct NoRoom(String);
-
-/// Why a preparation was stopped.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Why {
-    Cancelled,
-    TooLong,
-}
-
-/// Stops the making of a workspace when somebody cancels the task, or when it takes too long.
-struct Stop<'a> {
-    attempt: &'a Attempt<'a>,
-    until: Instant,
-    looked: Cell<Instant>,
-    why: Cell<Option<Why>>,
-}
-
-impl<'a> Stop<'a> {
-    fn new(attempt: &'a Attempt<'a>) -> Self {
-        let now = Instant::now();
-        let until = now + Duration::from_secs(attempt.plan.defaults.prepare_timeout);
-        Stop { attempt, until, looked: Cell::new(now), why: Cell::new(None) }
-    }
-
-    fn is(&self, why: Why) -> bool {
-        self.why.get() == Some(why)
-    }
-
-    /// Fails once it is to stop. Asked for every file: the disk is looked at now and then.
-    fn check(&self) -> std::io::Result<()> {
-        const LOOK: Duration = Duration::from_millis(100);
-        let now = Instant::now();
-        if now - self.looked.get() < LOOK {
-            return Ok(());
-        }
-        self.looked.set(now);
-        if self.attempt.cancelled() {
-            self.why.set(Some(Why::Cancelled));
-        } else if now >= self.until {
-            self.why.set(Some(Why::TooLong));
-        }
-        match self.why.get() {
-            Some(_) => Err(std::io::Error::other("stopped")),
-            None => Ok(()),
-        }
-    }
-}
 
 /// Whether a tree may lack files of its commit.
 fn is_sparse(repo: &Repo, tree: &Worktree) -> bool {
