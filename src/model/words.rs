@@ -1,7 +1,8 @@
 //! The words that tasks and results are told in: states, classes, kinds.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +23,7 @@ macro_rules! words {
             pub const ALL: &'static [$name] = &[$($name::$variant),+];
 
             /// The word as it is written in files and on the command line.
-            pub fn as_str(self) -> &'static str {
+            pub const fn as_str(self) -> &'static str {
                 match self { $($name::$variant => $word),+ }
             }
         }
@@ -279,41 +280,50 @@ words! {
     }
 }
 
-words! {
-    /// What a route of the configuration is for: a role, or all tasks without a route of their own.
-    RouteKey {
-        /// Tasks without a role, or with a role that has no route.
-        Default = "default",
-        /// Tasks of an implementer.
-        Implementer = "implementer",
-        /// Tasks of a tester.
-        Tester = "tester",
-        /// Tasks of a researcher.
-        Researcher = "researcher",
-        /// Tasks of a reviewer.
-        Reviewer = "reviewer",
-        /// Tasks of a writer of documentation.
-        DocsWriter = "docs_writer",
-        /// Tasks of a data analyst.
-        DataAnalyst = "data_analyst",
-        /// Tasks of a debugger.
-        Debugger = "debugger",
-        /// Tasks of an operations analyst.
-        OpsAnalyst = "ops_analyst",
+/// What a route of the configuration is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RouteKey {
+    /// Tasks without a role, or with a role that has no route.
+    Default,
+    /// Tasks of a role.
+    Role(Role),
+}
+
+impl RouteKey {
+    const DEFAULT: &'static str = "default";
+    /// The words of all of them.
+    pub const WORDS: &'static [&'static str] = &{
+        let mut words = [Self::DEFAULT; Role::ALL.len() + 1];
+        let mut k = 0;
+        while k < Role::ALL.len() {
+            words[k + 1] = Role::ALL[k].as_str();
+            k += 1;
+        }
+        words
+    };
+
+    /// The word as it is written in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RouteKey::Default => Self::DEFAULT,
+            RouteKey::Role(role) => role.as_str(),
+        }
     }
 }
 
-impl From<Role> for RouteKey {
-    fn from(role: Role) -> Self {
-        match role {
-            Role::Implementer => RouteKey::Implementer,
-            Role::Tester => RouteKey::Tester,
-            Role::Researcher => RouteKey::Researcher,
-            Role::Reviewer => RouteKey::Reviewer,
-            Role::DocsWriter => RouteKey::DocsWriter,
-            Role::DataAnalyst => RouteKey::DataAnalyst,
-            Role::Debugger => RouteKey::Debugger,
-            Role::OpsAnalyst => RouteKey::OpsAnalyst,
+impl Serialize for RouteKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for RouteKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        match word.parse() {
+            _ if word == Self::DEFAULT => Ok(RouteKey::Default),
+            Ok(role) => Ok(RouteKey::Role(role)),
+            Err(_) => Err(D::Error::unknown_variant(&word, Self::WORDS)),
         }
     }
 }

@@ -24,7 +24,7 @@ pub fn route(
     let route = |key: RouteKey| config.routes.get(&key).cloned();
     let chosen = named
         .map(|w| (w.clone(), RoutedBy::Task))
-        .or_else(|| role.and_then(|r| route(r.into())).map(|w| (w, RoutedBy::Role)))
+        .or_else(|| role.and_then(|r| route(RouteKey::Role(r))).map(|w| (w, RoutedBy::Role)))
         .or_else(|| route(RouteKey::Default).map(|w| (w, RoutedBy::DefaultRoute)))
         .or_else(|| config.default_worker.clone().map(|w| (w, RoutedBy::Default)))
         .or_else(|| environment.map(|w| (w, RoutedBy::Environment)));
