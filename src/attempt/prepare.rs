@@ -4,13 +4,13 @@ use super::Attempt;
 use super::outcome::{End, Outcome};
 use super::stop::{Stop, Why};
 use crate::durable;
-use crate::git::{self, Guard, Oid, OnBranch, Repo, View, Worktree};
+use crate::git::{self, Guard, Index, Oid, OnBranch, Repo, View, Worktree};
 use crate::model::{Class, EventKind, Permission, Phase, WorkspaceKind};
 use crate::spool::{AttemptDir, Spool, TaskDir, read_json};
 use crate::workspace::apart::{self, Original};
 use crate::workspace::duplicate::{Budget, NotCopied};
 use crate::workspace::{self, Manifest, Prepared, Removed, Wanted, copy, lacks};
-use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -146,7 +146,7 @@ impl Attempt<'_> {
             anyhow::bail!("a {} without a repository", self.plan.kind);
         };
         if let Some(tree) = self.go_on(repo, base)? {
-            prepared.copied = self.copied_before()?;
+            self.inherit(prepared)?;
             prepared.tree = Some(tree);
             return Ok(());
         }
@@ -167,15 +167,18 @@ impl Attempt<'_> {
             self.keep_commits(repo, at)?;
         }
         let wanted = Wanted { path, id: &id, base, start, on };
-        let tree = match self.plan.kind {
+        let (tree, checkout) = lacks::beside(repo, || match self.plan.kind {
             WorkspaceKind::Clone => {
                 self.room(git::clone::size(repo)?)?;
-                apart::make_clone(repo, &self.dir, &wanted, deadline, &mut || stop.check())?
+                apart::make_clone(repo, &self.dir, &wanted, deadline, &mut || stop.check())
             }
-            _ => workspace::prepare(spool, repo, &self.dir, &wanted, deadline)?,
-        };
-        self.copy_in(repo, &tree, prepared)?;
-        prepared.lacks = lacks::of_tree(repo, path, start, &prepared.copied, tree.is_clone());
+            _ => workspace::prepare(spool, repo, &self.dir, &wanted, deadline),
+        });
+        let tree = tree?;
+        let view = View::open(&self.dir.view())?;
+        let index = tree.index(repo.format);
+        self.copy_in(repo, &view, &index, prepared)?;
+        prepared.lacks = lacks::of_tree(repo, &view, &index, &prepared.copied, &checkout);
         prepared.tree = Some(tree);
         Ok(())
     }
@@ -190,7 +193,7 @@ impl Attempt<'_> {
         if let (Some(before), Some(base)) = (self.plan.continues, &self.plan.base) {
             let earlier = self.locked.dir().attempt(before);
             let view = View::open(&earlier.view())?;
-            prepared.copied = self.copied_before()?;
+            self.inherit(prepared)?;
             if before + 1 == self.number() && path.is_dir() {
                 view.renew(&self.dir.view(), base)?;
                 prepared.tree = Some(view.worktree().clone());
@@ -263,9 +266,13 @@ impl Attempt<'_> {
         Ok(Some(tree))
     }
 
-    fn copied_before(&self) -> anyhow::Result<Vec<std::path::PathBuf>> {
-        let Some(before) = self.plan.continues else { return Ok(Vec::new()) };
-        Ok(read_prepared(&self.locked.dir().attempt(before))?.map(|p| p.copied).unwrap_or_default())
+    /// Takes over what was found out about the tree of the attempt that this one goes on with.
+    fn inherit(&self, prepared: &mut Prepared) -> anyhow::Result<()> {
+        let Some(before) = self.plan.continues else { return Ok(()) };
+        if let Some(before) = read_prepared(&self.locked.dir().attempt(before))? {
+            (prepared.copied, prepared.lacks) = (before.copied, before.lacks);
+        }
+        Ok(())
     }
 
     /// Keeps what the task's branch holds before it is put back to the base: a result that nobody accepted,
@@ -279,15 +286,22 @@ impl Attempt<'_> {
     }
 
     /// Copies ignored files that the project needs, and sees to it that they are never committed.
-    fn copy_in(&self, repo: &Repo, tree: &Worktree, prepared: &mut Prepared) -> anyhow::Result<()> {
+    fn copy_in(
+        &self,
+        repo: &Repo,
+        view: &View,
+        index: &io::Result<Index>,
+        prepared: &mut Prepared,
+    ) -> anyhow::Result<()> {
         let Some(checkout) = &repo.top else { return Ok(()) };
         let mut patterns = self.plan.repo_config.copy.clone();
         patterns.extend(self.task.spec.copy.iter().cloned());
-        // The tree was just filled with the base: what it does not have, the base has not, unless it is sparse.
+        // The tree was just filled with the base: what its index does not have, the base has not.
         let include = Path::new(".worktreeinclude");
         let perhaps = self.plan.start != self.plan.base
-            || is_sparse(repo, tree)
-            || fs::symlink_metadata(tree.path.join(include)).is_ok();
+            || index
+                .as_ref()
+                .map_or(true, |index| index.find(include.as_os_str().as_encoded_bytes()).is_some());
         if let Some(base) = &self.plan.base
             && perhaps
             && let Some(text) = repo.read_file(base, include)?
@@ -299,7 +313,7 @@ impl Attempt<'_> {
         let copied = copy::copy(checkout, &self.plan.workspace, &patterns)?;
         prepared.warnings.extend(copied.warnings);
         if !copied.files.is_empty() {
-            View::open(&self.dir.view())?.exclude(&copied.files)?;
+            view.exclude(&copied.files)?;
         }
         prepared.copied = copied.files;
         Ok(())
@@ -377,8 +391,3 @@ impl Attempt<'_> {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct NoRoom(String);
-
-/// Whether a tree may lack files of its commit.
-fn is_sparse(repo: &Repo, tree: &Worktree) -> bool {
-    [&tree.git_dir, &repo.git_dir].iter().any(|dir| dir.join("info/sparse-checkout").exists())
-}

@@ -27,6 +27,11 @@ pub fn to_path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
+/// Takes git's bytes for a path.
+pub fn as_path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
 /// Turns a path into git's bytes.
 pub fn of_path(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()

@@ -1,6 +1,7 @@
 //! Git configuration as data: listing it, and writing the part that a trusted view keeps.
 
 use super::runner::{Git, GitError};
+use std::collections::BTreeSet;
 
 /// One setting, from one scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +107,28 @@ pub(super) fn decides_content(entry: &Entry) -> bool {
     }
 }
 
+/// What the settings tell about the filters of a tree, by their names.
+#[derive(Debug, Default)]
+pub(super) struct Filters {
+    /// Those that run whenever a tree is filled or read.
+    pub kept: BTreeSet<String>,
+    /// Those that a view does not run, all or in part.
+    pub left_out: BTreeSet<String>,
+}
+
+/// Which filters are set.
+pub(super) fn filters(entries: &[Entry]) -> Filters {
+    let mut filters = Filters::default();
+    for entry in entries {
+        if let ("filter", Some(filter), name @ ("clean" | "smudge" | "process")) = entry.parts() {
+            let to = if runs_from_the_tree(entry, name) { &mut filters.left_out } else { &mut filters.kept };
+            to.insert(filter.to_owned());
+        }
+    }
+    filters.kept.retain(|name| !filters.left_out.contains(name));
+    filters
+}
+
 /// Whether a filter's program lies in the tree, where a worker can write it.
 fn runs_from_the_tree(entry: &Entry, name: &str) -> bool {
     let Some(command) = entry.value.as_deref().filter(|_| name != "required") else { return false };
@@ -169,5 +192,12 @@ mod unit {
         assert!(!decides_content(&entry("filter.x.clean", "python tools/clean.py")));
         assert!(!decides_content(&entry("core.fsmonitor", "x")));
         assert!(!decides_content(&entry("merge.x.driver", "x")));
+        let set = [
+            entry("filter.lfs.clean", "git-lfs clean -- %f"),
+            entry("filter.x.clean", "/usr/bin/tidy -q"),
+            entry("filter.x.smudge", "./tools/smudge.sh"),
+        ];
+        let found = filters(&set);
+        assert!(found.kept.iter().eq(["lfs"]) && found.left_out.iter().eq(["x"]), "{found:?}");
     }
 }

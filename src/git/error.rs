@@ -23,6 +23,8 @@ pub enum GitErrorKind {
     Conflict,
     /// A ref had another value than it should.
     RefMoved,
+    /// The repository is a partial clone, and what it lacks could not be fetched.
+    NotFetched,
     /// The deadline passed; the command was killed.
     Timeout,
     /// Anything else; see the text.
@@ -59,7 +61,16 @@ impl fmt::Display for GitError {
             (_, Some(status)) => write!(f, "git {verb} failed (exit {status})")?,
             (_, None) => write!(f, "git {verb} failed")?,
         }
-        if words.is_empty() { Ok(()) } else { write!(f, ": {words}") }
+        if !words.is_empty() {
+            write!(f, ": {words}")?;
+        }
+        match self.kind {
+            GitErrorKind::NotFetched => f.write_str(
+                "\n  hint: the repository is a partial clone, and its remote did not give what is missing; \
+                 check out the base there once while the remote can be reached",
+            ),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -67,7 +78,10 @@ impl GitError {
     /// Whether the machine failed, rather than what was asked being wrong: the same may work later.
     pub fn is_of_the_machine(&self) -> bool {
         match self.kind {
-            GitErrorKind::Missing | GitErrorKind::LockExists | GitErrorKind::Timeout => true,
+            GitErrorKind::Missing
+            | GitErrorKind::LockExists
+            | GitErrorKind::NotFetched
+            | GitErrorKind::Timeout => true,
             GitErrorKind::Other => self.status.is_none(),
             _ => false,
         }
@@ -102,6 +116,8 @@ pub(super) fn classify(stderr: &str) -> GitErrorKind {
         || has("Not a valid object name")
     {
         GitErrorKind::BadRevision
+    } else if has("from promisor remote") {
+        GitErrorKind::NotFetched
     } else {
         GitErrorKind::Other
     }

@@ -1,8 +1,11 @@
-//! Copies of index files.
+//! Index files: copies of them, and what they list, read without a process.
 
+use super::bytes;
+use super::oid::ObjectFormat;
 use crate::durable;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 /// Copies an index with its time and mode.
@@ -15,4 +18,173 @@ pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
     durable::replace_unsynced(to, &fs::read(from)?)?;
     fs::set_permissions(to, meta.permissions())?;
     File::options().write(true).open(to)?.set_modified(meta.modified()?)
+}
+
+/// What an index lists. It says no more than whoever wrote it: a worker can write its own.
+#[derive(Debug)]
+pub struct Index {
+    bytes: Vec<u8>,
+    names: Vec<u8>,
+    rows: Vec<Row>,
+    /// Bytes of an object's name.
+    oid: usize,
+}
+
+#[derive(Debug)]
+struct Row {
+    at: usize,
+    name: Range<usize>,
+    stage: u16,
+    left_out: bool,
+}
+
+/// A file that an index lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Its name, from the top of the tree.
+    pub name: &'a [u8],
+    /// Its mode, as git has it.
+    pub mode: u32,
+    /// The size of the file in the tree when git last looked; 0 if that is not known.
+    pub size: u32,
+    /// The name of its object, raw.
+    pub oid: &'a [u8],
+    /// Whether a sparse tree leaves it out.
+    pub left_out: bool,
+}
+
+impl<'a> Entry<'a> {
+    /// Its name as a path.
+    pub fn path(&self) -> &'a Path {
+        bytes::as_path(self.name)
+    }
+
+    /// Whether it is the commit of a submodule.
+    pub fn is_module(&self) -> bool {
+        self.mode == 0o160_000
+    }
+
+    /// Whether it is a symbolic link.
+    pub fn is_link(&self) -> bool {
+        self.mode == 0o120_000
+    }
+}
+
+impl Index {
+    /// Reads an index of a repository with this object format.
+    ///
+    /// Not every index: the parts of one that is split, and the folders of a sparse one, are git's to put
+    /// together.
+    pub fn read(file: &Path, format: ObjectFormat) -> io::Result<Index> {
+        let oid = match format {
+            ObjectFormat::Sha1 => 20,
+            ObjectFormat::Sha256 => 32,
+        };
+        let unknown = || io::Error::new(io::ErrorKind::InvalidData, "an index of a form that is not known");
+        Index::parse(fs::read(file)?, oid).ok_or_else(unknown)
+    }
+
+    fn parse(bytes: Vec<u8>, oid: usize) -> Option<Index> {
+        let version = number(&bytes, 4)?;
+        if !bytes.starts_with(b"DIRC") || !(2..=4).contains(&version) {
+            return None;
+        }
+        let count = number(&bytes, 8)? as usize;
+        // The smallest entry has its numbers, an object, its flags, a letter and an end.
+        let mut rows: Vec<Row> = Vec::with_capacity(count.min(bytes.len() / (NUMBERS + oid + 4)));
+        let mut names: Vec<u8> = Vec::with_capacity(bytes.len() / 2);
+        let mut at = 12;
+        for _ in 0..count {
+            let flags = short(&bytes, at + NUMBERS + oid)?;
+            let mut next = at + NUMBERS + oid + 2;
+            let mut more = 0;
+            if flags & EXTENDED != 0 {
+                more = short(&bytes, next)?;
+                next += 2;
+            }
+            let begin = names.len();
+            if version == 4 {
+                // Only the end of the name, after so many bytes less of the one before.
+                let less = varint(&bytes, &mut next)?;
+                let before = rows.last().map_or(0..0, |row| row.name.clone());
+                let kept = before.len().checked_sub(less)?;
+                names.extend_from_within(before.start..before.start + kept);
+            }
+            let rest = bytes.get(next..)?;
+            let len = memchr::memchr(0, rest)?;
+            names.extend_from_slice(rest.get(..len)?);
+            let end = next + len;
+            let row = Row {
+                at,
+                name: begin..names.len(),
+                stage: flags & STAGE,
+                left_out: more & SKIP_WORKTREE != 0,
+            };
+            rows.push(row);
+            at = match version {
+                4 => end + 1,
+                // Padded to eight bytes, with one zero at least.
+                _ => at + ((end - at + 8) & !7),
+            };
+        }
+        // An extension in small letters changes what the entries mean.
+        while let Some(name) = bytes.get(at..at + 4).filter(|_| at + 8 + oid <= bytes.len()) {
+            if name.first().is_some_and(u8::is_ascii_lowercase) {
+                return None;
+            }
+            at += 8 + number(&bytes, at + 4)? as usize;
+        }
+        Some(Index { bytes, names, rows, oid })
+    }
+
+    /// All files, in the order of their names' bytes; those in the middle of a merge are not among them.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.rows.iter().filter(|row| row.stage == 0).map(|row| self.entry(row))
+    }
+
+    /// The file of this name.
+    pub fn find(&self, name: &[u8]) -> Option<Entry<'_>> {
+        let at = self.rows.partition_point(|row| &self.names[row.name.clone()] < name);
+        self.rows.get(at).map(|row| self.entry(row)).filter(|entry| entry.name == name)
+    }
+
+    fn entry(&self, row: &Row) -> Entry<'_> {
+        let oid = row.at + NUMBERS;
+        Entry {
+            name: &self.names[row.name.clone()],
+            mode: number(&self.bytes, row.at + 24).unwrap_or(0),
+            size: number(&self.bytes, row.at + 36).unwrap_or(0),
+            oid: &self.bytes[oid..oid + self.oid],
+            left_out: row.left_out,
+        }
+    }
+}
+
+/// Bytes of the numbers with which an entry begins: times, device, inode, mode, owner, size.
+const NUMBERS: usize = 40;
+const EXTENDED: u16 = 0x4000;
+const STAGE: u16 = 0x3000;
+/// Among the further flags of an entry that has them.
+const SKIP_WORKTREE: u16 = 0x4000;
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes)
+}
+
+fn short(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes)
+}
+
+/// Reads a number as git writes one of any length: seven bits a byte, each further byte adding one.
+fn varint(bytes: &[u8], at: &mut usize) -> Option<usize> {
+    let mut value: usize = 0;
+    loop {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        value = value.checked_mul(128)?.checked_add(usize::from(byte & 127))?;
+        if byte & 128 == 0 {
+            return Some(value);
+        }
+        value = value.checked_add(1)?;
+    }
 }

@@ -3,6 +3,7 @@
 //! The source may be a linked worktree, a submodule, bare, shallow, sparse, on a detached HEAD, or a
 //! folder below the top. One git process finds out.
 
+use super::index::Index;
 use super::oid::{ObjectFormat, Oid};
 use super::runner::{Call, Git, GitError, GitErrorKind};
 use super::view::{Identity, commit};
@@ -165,6 +166,11 @@ impl Repo {
     pub fn checkout(&self) -> Option<Git> {
         let top = self.top.as_ref()?;
         Some(Git::at(&self.git_dir).work_tree(top).index(self.git_dir.join("index")))
+    }
+
+    /// Reads the index of the checkout; `None` where there is no checkout.
+    pub fn index(&self) -> Option<std::io::Result<Index>> {
+        self.top.as_ref().map(|_| Index::read(&self.git_dir.join("index"), self.format))
     }
 
     /// Resolves what the user calls a base (`HEAD` without a word) to a commit.

@@ -17,6 +17,7 @@ use super::index;
 use super::oid::{ObjectFormat, Oid};
 use super::repo::{Repo, tree_of};
 use super::runner::{Git, GitError, GitErrorKind};
+use super::settings::Settings;
 use super::snapshot::{self, LeftOut, Snapshot};
 use super::worktree::{self, Worktree};
 use crate::durable;
@@ -67,6 +68,8 @@ pub(super) struct Record {
     pub base: Oid,
     pub format: ObjectFormat,
     pub identity: Identity,
+    #[serde(default)]
+    pub settings: Settings,
 }
 
 /// A git dir of ours through which a worker's tree is read.
@@ -104,6 +107,7 @@ impl View {
             base: base.clone(),
             format: repo.format,
             identity: Identity::of(&entries),
+            settings: Settings::of(&entries),
         };
         write_view(dir, &record, &entries).map_err(failed)?;
         Ok(View { dir: dir.to_owned(), record })
@@ -231,6 +235,19 @@ impl View {
     /// Who commits are by: as the repository said before the worker started.
     pub fn identity(&self) -> &Identity {
         &self.record.identity
+    }
+
+    /// What the settings said before the worker started.
+    pub fn settings(&self) -> &Settings {
+        &self.record.settings
+    }
+
+    /// The attributes that are not in the tree: the repository's own, and the user's.
+    pub fn attributes(&self) -> Vec<Vec<u8>> {
+        ["info/attributes", "attributes"]
+            .iter()
+            .filter_map(|name| fs::read(self.dir.join(name)).ok())
+            .collect()
     }
 
     /// Records the tree as it is now: everything but ignored files. See [`Snapshot`].
@@ -487,7 +504,7 @@ fn own_files(dir: &Path) -> [Entry; 2] {
     [entry("core.excludesfile", "excludes"), entry("core.attributesfile", "attributes")]
 }
 
-fn from_home(path: &[u8]) -> Option<PathBuf> {
+pub(super) fn from_home(path: &[u8]) -> Option<PathBuf> {
     match path.strip_prefix(b"~/") {
         Some(rest) => std::env::home_dir().map(|home| home.join(bytes::to_path(rest))),
         None => Some(bytes::to_path(path)),

@@ -4,7 +4,8 @@
 //! tree, which takes the time, does not. A worktree is used only after [`Worktree::verify`]: a folder
 //! that is not registered would resolve to the repository around it, and a commit would land there.
 
-use super::oid::Oid;
+use super::index::Index;
+use super::oid::{ObjectFormat, Oid};
 use super::repo::Repo;
 use super::runner::{Git, GitError, GitErrorKind};
 use super::salvage::Salvaged;
@@ -174,6 +175,11 @@ impl Worktree {
     /// Names the tree's own git dir, tree and index.
     pub fn git(&self) -> Git {
         Git::at(&self.git_dir).work_tree(&self.path).index(self.git_dir.join("index"))
+    }
+
+    /// Reads what the tree was filled with, while no worker has been at it.
+    pub fn index(&self, format: ObjectFormat) -> io::Result<Index> {
+        Index::read(&self.git_dir.join("index"), format)
     }
 
     /// Fills the tree with the files of `base`. No lock is needed; sparse patterns are kept to.

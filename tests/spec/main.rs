@@ -19,6 +19,7 @@ mod copies;
 mod failures;
 mod gate;
 mod inbox;
+mod lacks;
 mod logs;
 mod order;
 mod permissions;

@@ -253,63 +253,6 @@ fn a_folder_of_a_repository_stands_for_the_repository() {
 }
 
 #[test]
-fn submodules_are_named_as_lacking() {
-    let world = World::new();
-    let (repo, inner) = (world.repo("r"), world.repo("inner"));
-    repo.git(&[
-        "-c",
-        "protocol.file.allow=always",
-        "submodule",
-        "add",
-        "-q",
-        &inner.path().to_string_lossy(),
-        "inner",
-    ]);
-    repo.commit("with a submodule");
-    let before = repo.fingerprint();
-    let id = world.script("echo x > x.txt").repo(&repo).ok();
-    world.drain();
-    let result = world.succeeded(id);
-    assert_eq!(result.lacks, ["submodules are empty unless a setup command fills them: inner"]);
-    assert_eq!(paths(&result), [("x.txt", "added")]);
-    before.assert_same(&repo.fingerprint());
-}
-
-#[test]
-fn what_the_workspace_lacks_is_named() {
-    let world = World::new();
-    let repo = world.repo("r");
-    std::os::unix::fs::symlink("/etc/hosts", repo.path().join("absolute")).unwrap();
-    std::os::unix::fs::symlink("../beside", repo.path().join("src/up")).unwrap();
-    std::os::unix::fs::symlink("../README.md", repo.path().join("src/inside")).unwrap();
-    std::os::unix::fs::symlink("../../beside", repo.path().join("src/out")).unwrap();
-    repo.commit("links");
-    repo.write("README.md", "# not committed\n").write("new.txt", "n\n").write(".env", "A=1\n");
-    repo.write("target/x", "x\n").write("build.log", "l\n");
-    repo.at(repo.path().join("nested")).write("x", "x\n");
-    repo.at(repo.path().join("nested")).git(&["init", "-q"]);
-    repo.hook("pre-commit", "exit 0").hook("pre-push", "exit 0");
-    let lacks = |kind: &str| {
-        let id = world.script("true").repo(&repo).with("workspace", kind).with("copy", ".env").ok();
-        world.drain();
-        let shown = world.on("show", id, &[]).ok().text();
-        assert!(shown.contains("changes that are not committed: README.md"), "{shown}");
-        world.succeeded(id).lacks
-    };
-    let mut wanted = vec![
-        "changes that are not committed: README.md",
-        "files that git does not track: new.txt",
-        "files that git ignores, unless a setup command makes them or `copy` names them: build.log, target/",
-        "repositories inside the checkout: nested/",
-        "links that lead out of the tree point elsewhere than in the checkout, or to what is not the workspace's: absolute, src/out",
-        "hooks did not run on the commit of the result: pre-commit",
-    ];
-    assert_eq!(lacks("worktree"), wanted);
-    wanted[5] = "hooks did not run on the commit of the result, and none is in the clone: pre-commit";
-    assert_eq!(lacks("clone"), wanted);
-}
-
-#[test]
 fn a_repository_that_is_gone_fails_its_task_and_no_other() {
     let world = World::new();
     let (gone, there) = (world.repo("gone"), world.repo("there"));

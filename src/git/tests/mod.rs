@@ -1,6 +1,7 @@
 //! Tests of the git room against the real git, named after the hazard.
 
 mod guards;
+mod indexes;
 mod lands;
 mod repos;
 mod salvages;
