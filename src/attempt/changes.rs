@@ -90,7 +90,7 @@ impl Attempt<'_> {
         let view = View::open(&self.dir.view())?;
         // In a clone the worker moves a branch of its own; ours stays where it was put.
         let branch_at = view.worker_head()?;
-        let (worker_at, lost) = view.bring()?;
+        let (worker_at, lost) = view.bring(branch_at.as_ref())?;
         let mut warnings: Vec<String> =
             lost.iter().map(|l| format!("{}: {}", l.path.display(), l.why)).collect();
         let head = match &worker_at {

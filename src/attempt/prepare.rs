@@ -128,8 +128,8 @@ impl Attempt<'_> {
                     let kept = workspace::put_aside(self.locked.spool(), path, &self.task.id.to_string())?;
                     prepared.warnings.push(format!("what an earlier attempt made is in {}", kept.display()));
                 }
+                // Empty, for which no manifest stands.
                 durable::ensure_dir(path)?;
-                self.keep_manifest(path)?;
             }
             WorkspaceKind::Directory => {
                 anyhow::ensure!(path.is_dir(), "{} is not there any more", path.display());
@@ -150,11 +150,13 @@ impl Attempt<'_> {
             prepared.tree = Some(tree);
             return Ok(());
         }
+        // The task's number is new, and so is its branch: git says so if not.
+        let is_first = self.number() == 1 && !self.dir.file(CLEARED).exists();
         self.clear(repo, prepared)?;
         let id = self.task.id.to_string();
         let branch = format!("refs/heads/{}", workspace::branch(self.task.id));
         let deadline = Duration::from_secs(self.plan.defaults.prepare_timeout);
-        let at = repo.read_ref(&branch)?;
+        let at = if is_first { None } else { repo.read_ref(&branch)? };
         // The tree of the attempt that this one goes on with is gone: its commit is not.
         let (on, start) = match (&at, self.plan.continues) {
             (Some(at), Some(_)) => (OnBranch::Existing, at),

@@ -22,8 +22,7 @@ pub fn point(_name: &'static str) -> io::Result<()> {
 #[cfg(feature = "faults")]
 pub fn point(name: &'static str) -> io::Result<()> {
     use std::io::Write as _;
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static PASSED: AtomicU64 = AtomicU64::new(0);
+    use std::sync::atomic::Ordering;
 
     if !is_meant() {
         return Ok(());
@@ -54,17 +53,41 @@ pub fn point(name: &'static str) -> io::Result<()> {
     }
 }
 
-/// Whether this is the process that the test means.
+/// How many points this process has passed.
+#[cfg(feature = "faults")]
+static PASSED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+/// Whether this is the process that the test means, once that is known.
+#[cfg(feature = "faults")]
+static MEANT: std::sync::Mutex<Option<bool>> = std::sync::Mutex::new(None);
+
 #[cfg(feature = "faults")]
 fn is_meant() -> bool {
-    static MEANT: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-    *MEANT.get_or_init(|| {
-        let Ok(which) = std::env::var("WORKSPOOL_FAULT_PROCESS") else { return true };
-        let (verb, text) = which.split_once(':').unwrap_or((&which, ""));
-        let args: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
-        args.get(1).is_some_and(|a| a == verb) && args.iter().any(|a| a.ends_with(text))
-    })
+    let args = || std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned());
+    *MEANT.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert_with(|| means(args()))
 }
+
+/// Whether the test means a process with these arguments.
+#[cfg(feature = "faults")]
+fn means(args: impl Iterator<Item = String>) -> bool {
+    let Ok(which) = std::env::var("WORKSPOOL_FAULT_PROCESS") else { return true };
+    let (verb, text) = which.split_once(':').unwrap_or((&which, ""));
+    let args: Vec<String> = args.collect();
+    args.first().is_some_and(|a| a == verb) && args.iter().any(|a| a.ends_with(text))
+}
+
+/// Says that this process was forked to do what one with these arguments does.
+#[cfg(feature = "faults")]
+pub fn forked(args: &[&str]) {
+    PASSED.store(0, std::sync::atomic::Ordering::SeqCst);
+    let meant = means(args.iter().map(|a| (*a).to_owned()));
+    *MEANT.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(meant);
+}
+
+/// Says that this process was forked to do what one with these arguments does.
+#[cfg(not(feature = "faults"))]
+#[inline(always)]
+pub fn forked(_args: &[&str]) {}
 
 /// Whether no other process was hit before.
 #[cfg(feature = "faults")]

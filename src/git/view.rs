@@ -301,10 +301,10 @@ impl View {
     }
 
     /// Takes over what a worker committed in a clone; elsewhere there is nothing to take over. Returns where
-    /// it left the task's branch, and what was lost.
-    pub fn bring(&self) -> Result<(Option<Oid>, Vec<LeftOut>), GitError> {
+    /// it left the task's branch, which is `here` in our repository, and what was lost.
+    pub fn bring(&self, here: Option<&Oid>) -> Result<(Option<Oid>, Vec<LeftOut>), GitError> {
         if !self.is_clone() {
-            return Ok((self.worker_head()?, Vec::new()));
+            return Ok((here.cloned(), Vec::new()));
         }
         let brought = clone::bring(self)?;
         Ok((brought.head, brought.missing))

@@ -1,7 +1,7 @@
 //! Carries one step to its recorded end, whoever began it: a step is never run twice.
 
 use super::{LaunchError, Orphans, StepExit, StepPlan, StepState, SweepError, Swept};
-use super::{await_end, complaints, launch, state, sweep, wait};
+use super::{await_end, complaints, launch, state, sweep};
 use crate::durable;
 use std::io;
 use std::path::Path;
@@ -45,7 +45,7 @@ pub fn carry(step_dir: &Path, plan: &StepPlan, supervisor_lock: &Path) -> Result
             StepState::Lost(_) => return Ok(Carried::Lost(sweep_all(step_dir, plan)?)),
             StepState::Running(_) => await_end(step_dir)?,
             StepState::NotStarted => match launch(step_dir, plan, supervisor_lock) {
-                Ok(mut keeper) => match wait(&mut keeper, step_dir)? {
+                Ok(mut keeper) => match keeper.wait(step_dir)? {
                     StepState::NotStarted => return Err(io::Error::other(complaint(step_dir)).into()),
                     other => other,
                 },

@@ -3,7 +3,7 @@
 use super::plan::StepPlan;
 use super::record::{StepState, settled, state};
 use super::{ERRORS, LOCK, PLAN};
-use crate::durable::{self, Lock, fault};
+use crate::durable::{self, Held, Lock, fault};
 use crate::process;
 use std::fs::OpenOptions;
 use std::io;
@@ -34,13 +34,31 @@ pub enum LaunchError {
     },
 }
 
-/// Starts a keeper (this program's `keep`) for `plan` in `step_dir`, which must exist and be unused.
+/// A keeper that was started by this process.
+#[derive(Debug)]
+pub enum Launched {
+    /// As a process of its own from the start.
+    Spawned(Child),
+    /// As a copy of this one.
+    #[cfg(target_os = "linux")]
+    Forked(process::Fork),
+}
+
+/// Starts a keeper for `plan` in `step_dir`, which must exist and be unused.
 ///
 /// The step's lock is taken before the keeper is started and inherited by it, so that a free lock
 /// always means that no keeper lives. `supervisor_lock` is the lock that tells the keeper at its end
 /// whether anybody still waits for it.
-pub fn launch(step_dir: &Path, plan: &StepPlan, supervisor_lock: &Path) -> Result<Child, LaunchError> {
-    launch_with(&own_program().map_err(io("find this program"))?, step_dir, plan, supervisor_lock)
+///
+/// On Linux the keeper is a fork of this process if it has one thread only; otherwise, and on other systems, it is
+/// this program's `keep`.
+pub fn launch(step_dir: &Path, plan: &StepPlan, supervisor_lock: &Path) -> Result<Launched, LaunchError> {
+    let ready = Ready::new(step_dir, plan, supervisor_lock)?;
+    #[cfg(target_os = "linux")]
+    if let Some(forked) = ready.fork(plan)? {
+        return Ok(Launched::Forked(forked));
+    }
+    ready.spawn(&own_program().map_err(io("find this program"))?).map(Launched::Spawned)
 }
 
 /// Like [`launch`], with the program that has the `keep` verb.
@@ -50,33 +68,68 @@ pub fn launch_with(
     plan: &StepPlan,
     supervisor_lock: &Path,
 ) -> Result<Child, LaunchError> {
-    check(plan)?;
-    let step_dir = std::path::absolute(step_dir).map_err(io("find the step's folder"))?;
-    let supervisor_lock = std::path::absolute(supervisor_lock).map_err(io("find the supervisor's lock"))?;
-    let lock = Lock::at(step_dir.join(LOCK));
-    let held = lock.try_take().map_err(io("lock the step"))?.ok_or(LaunchError::Running)?;
-    let used = [super::START, super::EXIT].iter().any(|name| step_dir.join(name).exists());
-    if used {
-        return Err(LaunchError::AlreadyStarted);
+    Ready::new(step_dir, plan, supervisor_lock)?.spawn(program)
+}
+
+/// A step whose keeper can be started: its lock is ours, and its plan is written.
+struct Ready {
+    step_dir: PathBuf,
+    supervisor_lock: PathBuf,
+    held: Held,
+}
+
+impl Ready {
+    fn new(step_dir: &Path, plan: &StepPlan, supervisor_lock: &Path) -> Result<Self, LaunchError> {
+        check(plan)?;
+        let step_dir = std::path::absolute(step_dir).map_err(io("find the step's folder"))?;
+        let supervisor_lock =
+            std::path::absolute(supervisor_lock).map_err(io("find the supervisor's lock"))?;
+        let lock = Lock::at(step_dir.join(LOCK));
+        let held = lock.try_take().map_err(io("lock the step"))?.ok_or(LaunchError::Running)?;
+        let used = [super::START, super::EXIT].iter().any(|name| step_dir.join(name).exists());
+        if used {
+            return Err(LaunchError::AlreadyStarted);
+        }
+        let bytes = serde_json::to_vec(plan).map_err(|e| LaunchError::Plan(e.to_string()))?;
+        durable::replace_unsynced(&step_dir.join(PLAN), &bytes).map_err(io("write the plan"))?;
+        Ok(Ready { step_dir, supervisor_lock, held })
     }
-    let bytes = serde_json::to_vec(plan).map_err(|e| LaunchError::Plan(e.to_string()))?;
-    durable::replace_unsynced(&step_dir.join(PLAN), &bytes).map_err(io("write the plan"))?;
-    let errors = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(step_dir.join(ERRORS))
-        .map_err(io("create the keeper's error file"))?;
-    let mut command = Command::new(program);
-    command.arg("keep").arg(&step_dir).args(["--lock-fd", "0", "--supervisor-lock"]).arg(supervisor_lock);
-    // The lock goes as standard input, and the keeper makes its session itself: with nothing to do in between,
-    // no copy of this process is made to start another.
-    let handed = held.as_fd().try_clone_to_owned().map_err(io("hand over the lock"))?;
-    command.current_dir("/").stdin(handed).stdout(Stdio::null()).stderr(errors);
-    let child =
-        fault::point("spawn-keeper").and_then(|()| command.spawn()).map_err(io("start the keeper"))?;
-    drop(held);
-    Ok(child)
+
+    fn spawn(self, program: &Path) -> Result<Child, LaunchError> {
+        let errors = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(self.step_dir.join(ERRORS))
+            .map_err(io("create the keeper's error file"))?;
+        let mut command = Command::new(program);
+        command.arg("keep").arg(&self.step_dir);
+        command.args(["--lock-fd", "0", "--supervisor-lock"]).arg(&self.supervisor_lock);
+        // The lock goes as standard input, and the keeper makes its session itself: with nothing to do in between,
+        // no copy of this process is made to start another.
+        let handed = self.held.as_fd().try_clone_to_owned().map_err(io("hand over the lock"))?;
+        command.current_dir("/").stdin(handed).stdout(Stdio::null()).stderr(errors);
+        fault::point("spawn-keeper").and_then(|()| command.spawn()).map_err(io("start the keeper"))
+    }
+
+    /// Makes the keeper of a copy of this process; `None` where that cannot be.
+    #[cfg(target_os = "linux")]
+    fn fork(&self, plan: &StepPlan) -> Result<Option<process::Fork>, LaunchError> {
+        let life = || super::entry::forked(&self.step_dir, plan, &self.held, &self.supervisor_lock);
+        fault::point("spawn-keeper").and_then(|()| process::fork(life)).map_err(io("start the keeper"))
+    }
+}
+
+impl Launched {
+    /// Waits until it has ended, and says how the step stands.
+    pub fn wait(&mut self, step_dir: &Path) -> io::Result<StepState> {
+        match self {
+            Launched::Spawned(child) => wait(child, step_dir),
+            // The lock tells, a little earlier than the system.
+            #[cfg(target_os = "linux")]
+            Launched::Forked(_) => await_end(step_dir),
+        }
+    }
 }
 
 /// Waits until a keeper that we started has ended, and says how the step stands.

@@ -26,7 +26,7 @@ mod sweep;
 pub use carry::{Carried, CarryError, carry};
 pub use entry::main;
 pub use facts::{FactCounts, Said, summary};
-pub use launch::{LaunchError, await_end, complaints, hasten, launch, launch_with, wait};
+pub use launch::{LaunchError, Launched, await_end, complaints, hasten, launch, launch_with, wait};
 pub use plan::{Budget, Confine, Deadlines, StepPlan};
 pub use progress::{Phase, Progress};
 pub use record::{BudgetKind, Cause, DeadlineKind, Ended, StepExit, StepStart, StepState, state};

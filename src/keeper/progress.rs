@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// How often the file is replaced at most.
 const EVERY: Duration = Duration::from_secs(1);
+/// What ends sooner is not reported on.
+const FIRST: Duration = Duration::from_millis(200);
 
 /// What a keeper is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -49,22 +51,30 @@ pub struct Progress {
 #[derive(Debug)]
 pub(super) struct Reporter {
     path: Option<PathBuf>,
+    begun: Instant,
     last: Option<(Instant, Progress)>,
 }
 
 impl Reporter {
     pub(super) fn new(path: Option<PathBuf>) -> Self {
-        Reporter { path, last: None }
+        Reporter { path, begun: Instant::now(), last: None }
     }
 
     /// Whether a report would be written now, if there is news.
     pub(super) fn is_due(&self) -> bool {
-        self.path.is_some() && self.last.as_ref().is_none_or(|(at, _)| at.elapsed() >= EVERY)
+        self.path.is_some() && self.last.as_ref().map_or(self.is_late(), |(at, _)| at.elapsed() >= EVERY)
+    }
+
+    fn is_late(&self) -> bool {
+        self.begun.elapsed() >= FIRST
     }
 
     /// Writes `now` if it says something new. A failure is not worth a word: the next one follows.
     pub(super) fn report(&mut self, now: Progress) {
         let Some(path) = &self.path else { return };
+        if self.last.is_none() && !self.is_late() {
+            return;
+        }
         if let Some((_, last)) = &self.last
             && (&last.phase, &last.last_line, &last.usage) == (&now.phase, &now.last_line, &now.usage)
         {

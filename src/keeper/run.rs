@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(500);
 /// How long one round of killing goes on before it is called stuck.
 const ROUND: Duration = Duration::from_secs(2);
+/// A command that runs for so long will run for longer.
+const LONG: Duration = Duration::from_secs(1);
 /// How long the stop command may take.
 const STOP: Duration = Duration::from_secs(30);
 
@@ -144,6 +146,7 @@ impl<'a> Keeper<'a> {
             self.note(format!("cannot write the start record again: {e}"));
         }
         let mut looked = None;
+        let mut shrunk = false;
         loop {
             // First of all: one that has ended by itself was not cancelled.
             if let Some(ending) = self.domain.ending(pid)? {
@@ -174,6 +177,10 @@ impl<'a> Keeper<'a> {
                 return Ok(cause);
             }
             self.report(Phase::Running);
+            if !shrunk && self.started.elapsed() > LONG {
+                shrunk = true;
+                process::shrink();
+            }
             let next = limits::next(deadlines, budget, &seen, now).unwrap_or(LOOK).min(LOOK);
             self.output.pump(next.max(Duration::from_millis(1)))?;
         }

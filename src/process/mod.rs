@@ -11,6 +11,8 @@ mod cgroup;
 pub mod confine;
 mod domain;
 mod executable;
+#[cfg(target_os = "linux")]
+mod fork;
 mod identity;
 mod probe;
 mod unix;
@@ -31,10 +33,12 @@ pub use census::{Census, CensusMethod, Survivor};
 pub use cgroup::Cgroup;
 pub use domain::{Cleared, Domain, MARKER, Marker};
 pub use executable::own_executable;
+#[cfg(target_os = "linux")]
+pub use fork::{Fork, begin_anew, fork};
 pub use identity::{Handle, Identity, Liveness};
 pub use probe::{Asking, Said, ask};
 pub use rustix::process::Signal;
-pub use sys::{become_subreaper, boot_id, die_with_parent, is_subreaper};
+pub use sys::{become_subreaper, boot_id, die_with_parent, is_subreaper, shrink};
 pub use unix::{Ending, close_all_but, detach, lead_session, new_session, take_stdin};
 
 /// What the system says about one process at one instant.

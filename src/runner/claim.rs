@@ -6,7 +6,7 @@
 use crate::attempt;
 use crate::durable;
 use crate::model::{Config, Short, State, Task, Ticket, WorkerName};
-use crate::spool::{Breaker, Found, LockedTask, Place, Spool, SpoolError, names, parsed};
+use crate::spool::{Breaker, Found, Head, LockedTask, Place, Spool, SpoolError, is_empty, parsed};
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use std::collections::HashMap;
@@ -178,7 +178,7 @@ pub struct Claimed {
 /// Claims the next attempt that may run, for a supervisor that has nothing left to do. What is wrong with
 /// single tickets the loop tells.
 pub fn next(spool: &Spool, config: &Config) -> anyhow::Result<Option<(LockedTask, Found)>> {
-    if names(&spool.queue())?.is_empty() || reserve(spool, config).is_err() {
+    if is_empty(&spool.queue())? || reserve(spool, config).is_err() {
         return Ok(None);
     }
     claim_alone(spool, &Limits::of(spool, config), &mut Vec::new())
@@ -187,7 +187,7 @@ pub fn next(spool: &Spool, config: &Config) -> anyhow::Result<Option<(LockedTask
 /// Claims what may run and starts a supervisor for each.
 pub fn claim(spool: &Spool, config: &Config) -> anyhow::Result<Claimed> {
     let mut claimed = Claimed::default();
-    if parsed::<Ticket>(&spool.queue())?.is_empty() {
+    if is_empty(&spool.queue())? {
         return Ok(claimed);
     }
     if let Err(full) = reserve(spool, config) {
@@ -229,24 +229,52 @@ fn claim_one(
     limits: &Limits,
     faults: &mut Vec<anyhow::Error>,
 ) -> anyhow::Result<Option<(LockedTask, Found)>> {
-    let mut queued = parsed::<Ticket>(&spool.queue())?;
-    queued.sort_unstable();
     let running = Running::of(&parsed::<Ticket>(&spool.running())?);
-    for ticket in queued {
-        match running.limit(&ticket, limits) {
-            Some(Limit::Total(_)) => return Ok(None),
-            Some(_) => continue,
-            None if limits.provider(spool, &ticket).is_some() => continue,
-            None => {}
+    if running.total >= limits.total {
+        return Ok(None);
+    }
+    let head = Head::of(spool)?;
+    let is_whole = head.is_whole();
+    let claimed = claim_of(head, spool, &running, limits, faults);
+    match claimed {
+        None if !is_whole => Ok(claim_of(Head::list(spool)?, spool, &running, limits, faults)),
+        claimed => Ok(claimed),
+    }
+}
+
+/// Claims the first of these tickets that may run.
+fn claim_of(
+    head: Head,
+    spool: &Spool,
+    running: &Running,
+    limits: &Limits,
+    faults: &mut Vec<anyhow::Error>,
+) -> Option<(LockedTask, Found)> {
+    // How many from the first on are dealt with, so that nobody needs to look at them again.
+    let (mut done, mut all_done) = (0, true);
+    let mut claimed = None;
+    for ticket in head.tickets() {
+        if running.limit(ticket, limits).is_some() || limits.provider(spool, ticket).is_some() {
+            all_done = false;
+            continue;
         }
-        match claim_ticket(spool, ticket) {
-            Ok(Some(claimed)) => return Ok(Some(claimed)),
-            Ok(None) => {}
+        match claim_ticket(spool, *ticket) {
+            Ok(one) => {
+                done += usize::from(all_done);
+                claimed = one;
+            }
             // One task that cannot be claimed does not stop the others.
-            Err(e) => faults.push(e.context(format!("task {}", ticket.task))),
+            Err(e) => {
+                all_done = false;
+                faults.push(e.context(format!("task {}", ticket.task)));
+            }
+        }
+        if claimed.is_some() {
+            break;
         }
     }
-    Ok(None)
+    head.taken(done);
+    claimed
 }
 
 fn claim_ticket(spool: &Spool, ticket: Ticket) -> anyhow::Result<Option<(LockedTask, Found)>> {

@@ -15,7 +15,7 @@ pub use watch::Watch;
 
 use crate::care::heartbeat::{AlreadyRunning, Heartbeat};
 use crate::model::{Config, Ticket, TimedTicket};
-use crate::spool::{Spool, SpoolError, names, parsed};
+use crate::spool::{Spool, SpoolError, is_empty, names, parsed};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,6 +61,8 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
             other => Some(other?),
         },
     };
+    // Whether the last wait ended by itself.
+    let mut quiet = false;
     while !how.stop.load(Ordering::SeqCst) {
         let begun = Instant::now();
         let mut done = pass(spool, config);
@@ -84,8 +86,11 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
         if let Some(why) = done.blocked.filter(|_| how.drain && children.is_empty()) {
             anyhow::bail!(why);
         }
-        watch.wait(done.due.map_or(how.poll, |due| due.min(how.poll)));
-        if idle {
+        if idle && quiet {
+            crate::process::shrink();
+        }
+        quiet = !watch.wait(done.due.map_or(how.poll, |due| due.min(how.poll)));
+        if idle && !quiet {
             // Supervisors that go on by themselves ring at each end: one look serves several.
             std::thread::sleep(REST.saturating_sub(begun.elapsed()));
         }
@@ -102,13 +107,22 @@ pub fn reap(children: &mut Vec<Child>) {
 /// time that somebody chose, for a provider's limit, for an answer or for a hand is not waited for.
 fn nothing_left(spool: &Spool, config: &Config) -> anyhow::Result<bool> {
     use crate::model::HeldReason;
-    let queued = parsed::<Ticket>(&spool.queue())?;
-    let busy = !(queued.is_empty() || claim::all_limited(spool, config, &queued))
-        || !parsed::<Ticket>(&spool.running())?.is_empty()
+    // What is cheap to see is looked for first: a queue may be long.
+    let busy = !parsed::<Ticket>(&spool.running())?.is_empty()
+        || !only_limited(spool, config)?
         || crate::intake::is_pending(spool)?
         || names(&spool.releases())?.iter().any(|note| is_releasable(spool, note))
         || parsed::<TimedTicket>(&spool.held(HeldReason::Time))?.iter().any(|t| t.ticket.attempt > 1);
     Ok(!busy)
+}
+
+/// Whether every queued ticket, if there is one, waits for a provider's limit.
+fn only_limited(spool: &Spool, config: &Config) -> anyhow::Result<bool> {
+    if is_empty(&spool.queue())? {
+        return Ok(true);
+    }
+    let queued = parsed::<Ticket>(&spool.queue())?;
+    Ok(queued.is_empty() || claim::all_limited(spool, config, &queued))
 }
 
 /// Whether dependents of an ended task can still be released. Where its records are broken they never are:

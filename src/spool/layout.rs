@@ -425,6 +425,15 @@ pub fn names(dir: &Path) -> std::io::Result<Vec<OsString>> {
     entries.map(|e| e.map(|e| e.file_name())).collect()
 }
 
+/// Whether a folder has no entry, or is not there. Costs no more for a large one.
+pub fn is_empty(dir: &Path) -> std::io::Result<bool> {
+    match std::fs::read_dir(dir) {
+        Ok(mut entries) => entries.next().transpose().map(|first| first.is_none()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        Err(e) => Err(e),
+    }
+}
+
 /// Names in a folder that read as `T`, sorted; others are passed over.
 pub fn parsed<T: std::str::FromStr + Ord>(dir: &Path) -> std::io::Result<Vec<T>> {
     let mut found: Vec<T> = names(dir)?.iter().filter_map(|n| n.to_str()?.parse().ok()).collect();

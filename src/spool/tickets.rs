@@ -378,10 +378,11 @@ impl LockedTask {
     /// Puts a first ticket into the spool.
     pub fn put_ticket(&self, place: Place, ticket: &Ticket) -> Result<(), SpoolError> {
         let path = self.spool.ticket_path(place, ticket);
-        match durable::create_new_unsynced(&path, b"") {
-            Ok(_) => Ok(()),
-            Err(e) => Err(SpoolError::io("make", &path, e)),
+        durable::create_new_unsynced(&path, b"").map_err(|e| SpoolError::io("make", &path, e))?;
+        if place == Place::Queue {
+            self.spool.queue_grew();
         }
+        Ok(())
     }
 
     /// Moves the ticket from where it was found: one rename, synced. Fails if it is no longer there.
@@ -400,6 +401,9 @@ impl LockedTask {
             durable::sync_dir(&done).map_err(|e| SpoolError::io("sync", &done, e))?;
         }
         durable::rename_noreplace(&old, &new).map_err(|e| SpoolError::io("move the ticket", &old, e))?;
+        if to == Place::Queue {
+            self.spool.queue_grew();
+        }
         for folder in [new.parent(), old.parent()].into_iter().flatten() {
             durable::sync_dir(folder).map_err(|e| SpoolError::io("sync", folder, e))?;
         }

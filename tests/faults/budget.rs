@@ -94,7 +94,7 @@ fn a_task_in_a_worktree_keeps_to_its_budget_of_git_processes() {
     };
     drained();
     let counts = drained();
-    assert_eq!(PROCESSES.map(|name| of(&counts, &[name])), [1, 2, 2, 19], "{counts:?}");
+    assert_eq!(PROCESSES.map(|name| of(&counts, &[name])), [1, 2, 2, 17], "{counts:?}");
     // As for a task that does nothing. What git waits for is its own.
     assert_eq!(of(&counts, &SYNCS), 13, "{counts:?}");
     let again = drained();

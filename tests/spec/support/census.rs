@@ -39,7 +39,11 @@ pub fn processes(root: &Path) -> Vec<Process> {
         if command.is_empty() || !(has(&command) || has(&environment) || folder.starts_with(root)) {
             continue;
         }
-        let line = String::from_utf8_lossy(&command).replace('\0', " ");
+        let mut line = String::from_utf8_lossy(&command).replace('\0', " ");
+        if std::fs::read(dir.join("comm")).is_ok_and(|name| name == b"workspool-keep\n") {
+            // A fork of its supervisor has that one's arguments.
+            line = line.replacen(" exec ", " keep ", 1);
+        }
         found.push(Process { pid, what: format!("{line}(in {})", folder.display()) });
     }
     found
