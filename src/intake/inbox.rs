@@ -4,6 +4,7 @@
 //! another file; then taken, answered, and removed. A crash anywhere in between is made good by the next
 //! pass: the key derived from name, time and content makes the second submission the first one.
 
+use super::quiet;
 use super::{Accepted, Refused, submit_with_key};
 use crate::durable;
 use crate::model::config::Inbox;
@@ -64,8 +65,13 @@ pub fn admit_inboxes(spool: &Spool, config: &Config) -> Admitted {
 }
 
 fn admit_inbox(spool: &Spool, config: &Config, inbox: &Inbox, admitted: &mut Admitted) -> anyhow::Result<()> {
+    let changed = quiet::changed(&inbox.path);
+    if quiet::is_empty(&inbox.path, changed) {
+        return Ok(());
+    }
     let candidates = candidates(&inbox.path)?;
     if candidates.is_empty() {
+        quiet::saw_empty(&inbox.path, changed);
         return Ok(());
     }
     let lock = spool.lock("inbox");

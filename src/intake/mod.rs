@@ -3,6 +3,7 @@
 mod admit;
 mod expand;
 mod inbox;
+mod quiet;
 mod submit;
 
 pub use admit::revise;
