@@ -134,23 +134,24 @@ def memory(b):
     ready = spool.root.parent / "ready"
     spool("submit", f"touch {ready}; sleep 30", "--worker", "shell", "--workspace", "temporary")
     until(ready.exists)
-    time.sleep(0.3)
+    time.sleep(2.5)
     total, parts = 0, {}
-    for verb in ("exec", "keep"):
-        for proc in Path("/proc").glob("[0-9]*"):
-            try:
-                argv = (proc / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if argv[:1] == [b.program.encode()] and verb.encode() in argv[:2] and str(spool.root).encode() in b" ".join(argv):
-                smaps = (proc / "smaps_rollup").read_text()
-                parts[verb] = sum(int(line.split()[1]) for line in smaps.splitlines() if line.startswith("Private_")) / 1024
-                total += status(proc.name, "VmRSS") / 1024
+    for proc in Path("/proc").glob("[0-9]*"):
+        try:
+            argv = (proc / "cmdline").read_bytes().split(b"\0")
+            keeps = (proc / "comm").read_text().strip() == "workspool-keep" or argv[1:2] == [b"keep"]
+            smaps = (proc / "smaps_rollup").read_text()
+        except OSError:
+            continue
+        if argv[:1] == [b.program.encode()] and argv[1:2] in ([b"exec"], [b"keep"]) and str(spool.root).encode() in b" ".join(argv):
+            field = lambda name: sum(int(line.split()[1]) for line in smaps.splitlines() if line.startswith(name)) / 1024
+            parts["keeper private" if keeps else "supervisor private"] = field("Private_")
+            total += field("Rss:")
     identifier = json.loads(spool("list", "--json"))["tasks"][0]["id"]
     spool("cancel", identifier)
     until(lambda: spool.ended() == 1)
     spool.stop()
-    b.row("memory", "supervisor and keeper of one task, resident", total, {f"{k} private": v for k, v in parts.items()},
+    b.row("memory", "supervisor and keeper of one task, resident", total, parts,
           "8 MiB", total <= 8, unit="MiB")
 
 

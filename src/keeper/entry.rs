@@ -3,16 +3,14 @@
 use super::plan::StepPlan;
 use super::record::{Ended, StepExit};
 use super::run;
-use super::{ERRORS, EXIT, LOCK, PLAN, VERSION};
+use super::{EXIT, LOCK, PLAN, VERSION};
 use crate::durable::{self, Held, Lock};
 use crate::process;
 use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _, RawFd};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
+use std::os::fd::{IntoRawFd as _, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -85,12 +83,12 @@ fn keep(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     live(dir, &plan, look, held, &args.supervisor_lock)
 }
 
-/// From the start of the command to the keeper's last act.
-fn live(
+/// From the start of the command to the keeper's last act. `held` is what tells others that we live.
+pub(super) fn live(
     dir: &Path,
     plan: &StepPlan,
     look: Arc<AtomicBool>,
-    held: Held,
+    held: impl Sized,
     supervisor_lock: &Path,
 ) -> anyhow::Result<()> {
     let exit = run::run(dir, plan, look);
@@ -99,41 +97,10 @@ fn live(
     resume(plan, supervisor_lock)
 }
 
-/// The keeper's life in a process that was just forked for it, up to its exit code. What it complains of goes to the
-/// same file as that of one that was started.
-#[cfg(target_os = "linux")]
-pub(super) fn forked(dir: &Path, plan: &StepPlan, lock: &Held, supervisor_lock: &Path) -> u8 {
-    let errors = dir.join(ERRORS);
-    let complain = move |what: &dyn std::fmt::Display| {
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&errors);
-        let _ = file.and_then(|mut file| writeln!(file, "keeper: {what}"));
-    };
-    let panicked = complain.clone();
-    std::panic::set_hook(Box::new(move |info| panicked(info)));
-    let begin = || -> anyhow::Result<(Held, Arc<AtomicBool>)> {
-        process::begin_anew(c"workspool-keep").context("beginning")?;
-        durable::fault::forked(&["keep", &dir.to_string_lossy()]);
-        let lock_fd = lock.as_fd().as_raw_fd();
-        // SAFETY: what has other descriptors is our parent's memory, which this process never looks at again.
-        unsafe { process::close_all_but(&[lock_fd]) }.context("closing inherited descriptors")?;
-        // SAFETY: our parent's copy of its owner is never dropped here.
-        let held = unsafe { Held::from_inherited(lock_fd, dir.join(LOCK)) }.context("the step's lock")?;
-        Ok((held, catch_signals()?))
-    };
-    let lived = begin().and_then(|(held, look)| live(dir, plan, look, held, supervisor_lock));
-    lived.map_or_else(
-        |e| {
-            complain(&format_args!("{e:#}"));
-            1
-        },
-        |()| 0,
-    )
-}
-
 /// Catches what would end us. Caught, not ignored: that would be inherited by the command.
 ///
 /// Returns what is set when somebody wants us to look for a request now.
-fn catch_signals() -> anyhow::Result<Arc<AtomicBool>> {
+pub(super) fn catch_signals() -> anyhow::Result<Arc<AtomicBool>> {
     for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR2] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }

@@ -8,6 +8,8 @@ use crate::process;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsFd as _;
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -34,14 +36,18 @@ pub enum LaunchError {
     },
 }
 
+/// A step that takes so long will take longer: while we wait, we need little memory.
+#[cfg(target_os = "linux")]
+const LONG: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// A keeper that was started by this process.
 #[derive(Debug)]
 pub enum Launched {
     /// As a process of its own from the start.
     Spawned(Child),
-    /// As a copy of this one.
+    /// As a copy of this one, which closes a pipe when it frees the step's lock.
     #[cfg(target_os = "linux")]
-    Forked(process::Fork),
+    Forked(process::Fork, OwnedFd),
 }
 
 /// Starts a keeper for `plan` in `step_dir`, which must exist and be unused.
@@ -55,8 +61,8 @@ pub enum Launched {
 pub fn launch(step_dir: &Path, plan: &StepPlan, supervisor_lock: &Path) -> Result<Launched, LaunchError> {
     let ready = Ready::new(step_dir, plan, supervisor_lock)?;
     #[cfg(target_os = "linux")]
-    if let Some(forked) = ready.fork(plan)? {
-        return Ok(Launched::Forked(forked));
+    if let Some((forked, end)) = ready.fork(plan)? {
+        return Ok(Launched::Forked(forked, end));
     }
     ready.spawn(&own_program().map_err(io("find this program"))?).map(Launched::Spawned)
 }
@@ -114,9 +120,14 @@ impl Ready {
 
     /// Makes the keeper of a copy of this process; `None` where that cannot be.
     #[cfg(target_os = "linux")]
-    fn fork(&self, plan: &StepPlan) -> Result<Option<process::Fork>, LaunchError> {
-        let life = || super::entry::forked(&self.step_dir, plan, &self.held, &self.supervisor_lock);
-        fault::point("spawn-keeper").and_then(|()| process::fork(life)).map_err(io("start the keeper"))
+    fn fork(&self, plan: &StepPlan) -> Result<Option<(process::Fork, OwnedFd)>, LaunchError> {
+        let start = || -> io::Result<Option<(process::Fork, OwnedFd)>> {
+            let (end, open) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+            let life = || super::forked::life(&self.step_dir, plan, &self.held, &open, &self.supervisor_lock);
+            fault::point("spawn-keeper")?;
+            Ok(process::fork(life)?.map(|fork| (fork, end)))
+        };
+        start().map_err(io("start the keeper"))
     }
 }
 
@@ -125,9 +136,13 @@ impl Launched {
     pub fn wait(&mut self, step_dir: &Path) -> io::Result<StepState> {
         match self {
             Launched::Spawned(child) => wait(child, step_dir),
-            // The lock tells, a little earlier than the system.
             #[cfg(target_os = "linux")]
-            Launched::Forked(_) => await_end(step_dir),
+            Launched::Forked(_, end) => {
+                if !process::closes_within(end, LONG)? {
+                    process::shrink();
+                }
+                await_end(step_dir)
+            }
         }
     }
 }

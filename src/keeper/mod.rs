@@ -12,6 +12,8 @@
 mod carry;
 mod entry;
 mod facts;
+#[cfg(target_os = "linux")]
+mod forked;
 mod launch;
 mod limits;
 mod lines;

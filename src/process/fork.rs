@@ -3,12 +3,15 @@
 //! To `exec` this program again costs more than a keeper needs for all that it does: a page fault for each page of
 //! the program that is touched, every relocation, every table of the redactor made anew. A fork has them.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitOptions, set_parent_process_death_signal};
 use std::ffi::CStr;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Children that nobody waits for any more, and that may not have ended.
 static LEFT: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
@@ -64,6 +67,19 @@ pub fn begin_anew(name: &CStr) -> io::Result<()> {
     rustix::stdio::dup2_stdout(&nothing)?;
     rustix::stdio::dup2_stderr(&nothing)?;
     Ok(())
+}
+
+/// Waits until the other end of a pipe is closed, at most so long; says whether it was.
+pub fn closes_within(pipe: &OwnedFd, most: Duration) -> io::Result<bool> {
+    let until = Instant::now() + most;
+    loop {
+        let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).unwrap_or_default();
+        match poll(&mut [PollFd::new(pipe, PollFlags::empty())], Some(&left)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
 }
 
 #[cfg(test)]

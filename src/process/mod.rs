@@ -34,7 +34,7 @@ pub use cgroup::Cgroup;
 pub use domain::{Cleared, Domain, MARKER, Marker};
 pub use executable::own_executable;
 #[cfg(target_os = "linux")]
-pub use fork::{Fork, begin_anew, fork};
+pub use fork::{Fork, begin_anew, closes_within, fork};
 pub use identity::{Handle, Identity, Liveness};
 pub use probe::{Asking, Said, ask};
 pub use rustix::process::Signal;
