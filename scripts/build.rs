@@ -2,7 +2,7 @@
 //! for every submission and attempt: see docs/decisions/0023.
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=scripts/build.rs");
     let of = |name: &str| std::env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
     // A static program is linked in another way.
     let is_static = of("FEATURE").split(',').any(|feature| feature == "crt-static");
