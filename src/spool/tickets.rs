@@ -308,9 +308,11 @@ pub fn done_place(relative: &str) -> Option<Found> {
     Some(Found { place: Place::Done(folder.parse().ok()?, done.state), ticket: done.ticket })
 }
 
-/// Reads a JSON file of ours; one that is not there is `None`.
+/// Reads a JSON file of ours; one that is not there is `None`. So is one with nothing in it: that is what a
+/// power loss leaves of a file that nobody had waited for.
 pub fn read_json<T: serde::de::DeserializeOwned>(path: &std::path::Path) -> Result<Option<T>, SpoolError> {
     match std::fs::read(path) {
+        Ok(bytes) if bytes.iter().all(|b| *b == 0) => Ok(None),
         Ok(bytes) => serde_json::from_slice(&bytes)
             .map(Some)
             .map_err(|e| SpoolError::Broken(path.to_owned(), e.to_string())),
@@ -392,15 +394,25 @@ impl LockedTask {
         if old == new {
             return Ok(from);
         }
-        if let Place::Done(..) = to
-            && let Some(folder) = new.parent().filter(|folder| !folder.is_dir())
-        {
-            durable::ensure_dir(folder).map_err(|e| SpoolError::io("make", folder, e))?;
-            // Its own entry must survive before a ticket is moved into it.
-            let done = self.spool.done();
-            durable::sync_dir(&done).map_err(|e| SpoolError::io("sync", &done, e))?;
+        loop {
+            if let Place::Done(..) = to
+                && let Some(folder) = new.parent().filter(|folder| !folder.is_dir())
+            {
+                durable::ensure_dir(folder).map_err(|e| SpoolError::io("make", folder, e))?;
+                // Its own entry must survive before a ticket is moved into it.
+                let done = self.spool.done();
+                durable::sync_dir(&done).map_err(|e| SpoolError::io("sync", &done, e))?;
+            }
+            match durable::rename_noreplace(&old, &new) {
+                Ok(()) => break,
+                // A prune has just removed the folder, which was empty.
+                Err(e)
+                    if e.kind() == io::ErrorKind::NotFound
+                        && old.exists()
+                        && new.parent().is_some_and(|folder| !folder.exists()) => {}
+                Err(e) => return Err(SpoolError::io("move the ticket", &old, e)),
+            }
         }
-        durable::rename_noreplace(&old, &new).map_err(|e| SpoolError::io("move the ticket", &old, e))?;
         if to == Place::Queue {
             self.spool.queue_grew();
         }

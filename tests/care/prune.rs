@@ -167,3 +167,29 @@ fn a_workspace_whose_task_is_gone_goes_only_with_proof() {
     let kept = repo.git(&["for-each-ref", "--format=%(refname)", "refs/workspool/salvage"]);
     assert!(kept.contains(&id.to_string()), "{kept}");
 }
+
+#[test]
+fn the_newest_folder_of_ended_tasks_may_go_and_comes_again() {
+    let world = World::new();
+    let full = world.spool_path().join("done/000001");
+    fs::create_dir_all(&full).unwrap();
+    for k in 0..1000 {
+        fs::write(full.join(format!("x{k}")), "").unwrap();
+    }
+    let ends = || {
+        let id = world.script("exit 3").ok();
+        world.drain();
+        id
+    };
+    let (first, second) = (ends(), ends());
+    assert_eq!(world.names("done/000002").len(), 2, "the first folder is full");
+    world.run(&["prune", "--older-than", "0s", "--apply"]).ok();
+    assert_eq!(world.names("done"), ["000001"]);
+    let listed = world.run(&["list"]).ok().text();
+    assert!(!listed.contains(&first.to_string()) && !listed.contains(&second.to_string()), "{listed}");
+    let third = ends();
+    assert_eq!(world.names("done/000002").len(), 1);
+    assert_eq!(world.state(third), State::Failed);
+    let listed = world.run(&["list", "--json"]).ok().text();
+    assert!(listed.contains(&third.to_string()), "{listed}");
+}

@@ -163,7 +163,7 @@ fn task(locked: &LockedTask, item: &Item, keys: &BTreeMap<TaskId, (PathBuf, u64)
         if let Place::Done(..) = found.place
             && let Some(folder) = ticket.parent()
         {
-            // A folder that is full was closed: an empty one is not needed. The newest may be filled again.
+            // Whoever is about to put a ticket into it makes it again.
             let _ = fs::remove_dir(folder);
         }
     }
