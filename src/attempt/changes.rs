@@ -37,6 +37,28 @@ pub(super) struct Work {
     pub warnings: Vec<String>,
     /// Where what was undone is kept.
     pub salvage: Option<SalvageRef>,
+    /// The workspace itself is not there any more.
+    #[serde(default)]
+    pub gone: bool,
+}
+
+impl Work {
+    /// Where there is no workspace to look at.
+    fn of_nothing() -> Work {
+        Work {
+            at: Utc::now(),
+            tree: None,
+            head: None,
+            branch_at: None,
+            files: Vec::new(),
+            changes: Vec::new(),
+            violations: Vec::new(),
+            undone: Vec::new(),
+            warnings: Vec::new(),
+            salvage: None,
+            gone: true,
+        }
+    }
 }
 
 impl Attempt<'_> {
@@ -47,6 +69,7 @@ impl Attempt<'_> {
             Some(work) => work,
             None => {
                 let work = match self.base() {
+                    _ if !self.plan.workspace.is_dir() => Work::of_nothing(),
                     Some(base) => self.look_at_tree(base)?,
                     None => self.look_at_folder()?,
                 };
@@ -64,6 +87,10 @@ impl Attempt<'_> {
         outcome.warnings.extend(work.warnings.iter().cloned());
         if work.salvage.is_some() {
             outcome.salvage = work.salvage.clone();
+        }
+        if work.gone {
+            let message = "the worker deleted its workspace";
+            return Ok(Err(End::failed(Class::WorkerFailed, Phase::Working, message)));
         }
         if work.violations.is_empty() {
             return Ok(Ok(work));
@@ -135,6 +162,7 @@ impl Attempt<'_> {
             undone: Vec::new(),
             warnings,
             salvage: None,
+            gone: false,
         };
         if self.task.spec.permission() == Permission::ReadOnly {
             work.violations.clear();
@@ -176,6 +204,7 @@ impl Attempt<'_> {
             undone: Vec::new(),
             warnings,
             salvage: None,
+            gone: false,
         })
     }
 

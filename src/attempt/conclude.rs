@@ -92,7 +92,10 @@ pub(super) fn conclude(
     match &attempt {
         Some(attempt) => {
             attempt.record("ended.json", &bytes)?;
-            attempt.settle()?;
+            // The receipt of a success waits for these, and for all else that it names.
+            if outcome.state != State::Succeeded {
+                attempt.settle()?;
+            }
         }
         None => durable::replace(&dir.file("ended.json"), &bytes)?,
     }
@@ -251,6 +254,7 @@ fn tidy(attempt: &Attempt<'_>, outcome: &mut Outcome) {
         if let Err(e) = attempt.check_guard(outcome) {
             note("the repository could not be compared with how it was", e, outcome);
         }
+        attempt.check_history(outcome);
         if outcome.state != State::Succeeded
             && attempt.base().is_some()
             && !outcome.keep
@@ -276,6 +280,13 @@ fn keep_failed_work(attempt: &Attempt<'_>, outcome: &mut Outcome) -> anyhow::Res
     if let Some(at) = view.worker_head()?
         && at != *start
     {
+        if let Some(repo) = &attempt.repo {
+            attempt.unlock_branch(repo)?;
+        }
+        // A salvage holds them; of a workspace that is gone there is none.
+        if let (None, Some(repo)) = (&outcome.salvage, &attempt.repo) {
+            attempt.keep_commits(repo, attempt.number(), &at)?;
+        }
         view.update_branch(start, &at).context("cannot put the task's branch back")?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::durable;
 use crate::git::{Guard, Oid, View};
 use crate::model::result::{Artifact, Deliverable, FileRef};
 use crate::model::{Class, EventKind, Permission, Phase, Verification, WorkspaceKind};
-use crate::spool::read_json;
+use crate::spool::{events, read_json};
 use crate::workspace::{manifest, rules};
 use anyhow::Context as _;
 use std::fs::{self, File};
@@ -249,6 +249,16 @@ impl Attempt<'_> {
         }
         outcome.tampering = found;
         Ok(())
+    }
+
+    /// Says so if the history was changed: then nobody can check the result against it.
+    pub(super) fn check_history(&self, outcome: &mut Outcome) {
+        let bytes = fs::read(self.locked.dir().events()).unwrap_or_default();
+        if let Some(broken) = events::walk_chain(&bytes).broken {
+            outcome.warnings.push(format!(
+                "the task's history was changed ({broken}): no audit can pass, and accept refuses it"
+            ));
+        }
     }
 }
 

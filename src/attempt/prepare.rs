@@ -2,7 +2,7 @@
 
 use super::Attempt;
 use super::outcome::{End, Outcome};
-use super::stop::{Stop, Why};
+use super::stop::Stop;
 use crate::durable;
 use crate::git::{self, Guard, Index, Oid, OnBranch, Repo, View, Worktree};
 use crate::model::{Class, EventKind, Permission, Phase, WorkspaceKind};
@@ -10,6 +10,8 @@ use crate::spool::{AttemptDir, Spool, TaskDir, read_json};
 use crate::workspace::apart::{self, Original};
 use crate::workspace::duplicate::{Budget, NotCopied};
 use crate::workspace::{self, Manifest, Prepared, Removed, Wanted, copy, lacks};
+use anyhow::Context as _;
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -75,18 +77,12 @@ impl Attempt<'_> {
                 let stop = Stop::new(self);
                 match self.make_workspace(&stop) {
                     Ok(prepared) => prepared,
-                    Err(_) if stop.is(Why::Cancelled) => {
-                        return Ok(Some(self.cancelled_end(Phase::Preparing)));
-                    }
+                    Err(_) if stop.is() => return Ok(stop.end(Phase::Preparing)),
                     Err(e) if e.is::<NoRoom>() => {
                         return Ok(Some(End::failed(Class::Disk, Phase::Preparing, e.to_string())));
                     }
                     Err(e) if e.is::<NotCopied>() => {
                         return Ok(Some(End::failed(Class::Workspace, Phase::Preparing, e.to_string())));
-                    }
-                    Err(_) if stop.is(Why::TooLong) => {
-                        let message = "the time for making the workspace is over";
-                        return Ok(Some(End::failed(Class::Workspace, Phase::Preparing, message)));
                     }
                     Err(e) => {
                         let ours = Outcome::fault(e);
@@ -155,7 +151,6 @@ impl Attempt<'_> {
         self.clear(repo, prepared)?;
         let id = self.task.id.to_string();
         let branch = format!("refs/heads/{}", workspace::branch(self.task.id));
-        let deadline = Duration::from_secs(self.plan.defaults.prepare_timeout);
         let at = if is_first { None } else { repo.read_ref(&branch)? };
         // The tree of the attempt that this one goes on with is gone: its commit is not.
         let (on, start) = match (&at, self.plan.continues) {
@@ -166,20 +161,20 @@ impl Attempt<'_> {
         if let (Some(at), OnBranch::Reset) = (&at, on)
             && at != base
         {
-            self.keep_commits(repo, at)?;
+            self.keep_commits(repo, self.number() - 1, at)?;
         }
         let wanted = Wanted { path, id: &id, base, start, on };
         let (tree, checkout) = lacks::beside(repo, || match self.plan.kind {
             WorkspaceKind::Clone => {
                 self.room(git::clone::size(repo)?)?;
-                apart::make_clone(repo, &self.dir, &wanted, deadline, &mut || stop.check())
+                apart::make_clone(repo, &self.dir, &wanted, &mut || stop.check())
             }
-            _ => workspace::prepare(spool, repo, &self.dir, &wanted, deadline),
+            _ => workspace::prepare(spool, repo, &self.dir, &wanted, &mut || stop.check()),
         });
         let tree = tree?;
         let view = View::open(&self.dir.view())?;
         let index = tree.index(repo.format);
-        self.copy_in(repo, &view, &index, prepared)?;
+        self.copy_in(repo, &view, &index, prepared, stop)?;
         prepared.lacks = lacks::of_tree(repo, &view, &index, &prepared.copied, &checkout);
         prepared.tree = Some(tree);
         Ok(())
@@ -201,7 +196,8 @@ impl Attempt<'_> {
                 prepared.tree = Some(view.worktree().clone());
             } else {
                 self.clear(shadow, prepared)?;
-                prepared.tree = Some(apart::copy_again(shadow, &view, &self.dir, path, base)?);
+                prepared.tree =
+                    Some(apart::copy_again(shadow, &view, &self.dir, path, base, &mut || stop.check())?);
             }
             prepared.base = Some(base.clone());
             return Ok(());
@@ -209,7 +205,7 @@ impl Attempt<'_> {
         self.clear(shadow, prepared)?;
         let branch = format!("refs/heads/{}", workspace::branch(self.task.id));
         if let Some(at) = shadow.read_ref(&branch)? {
-            self.keep_commits(shadow, &at)?;
+            self.keep_commits(shadow, self.number() - 1, &at)?;
         }
         let original = Original {
             folder: &folder.path,
@@ -227,6 +223,7 @@ impl Attempt<'_> {
 
     /// Takes what earlier attempts left out of the way.
     fn clear(&self, repo: &Repo, prepared: &mut Prepared) -> anyhow::Result<()> {
+        self.unlock_branch(repo)?;
         match clear_workspace(self.locked.spool(), self.locked.dir(), repo, &self.plan.workspace)? {
             Removed::Aside(kept, missing) => prepared.warnings.push(format!(
                 "what an earlier attempt left could not be kept whole ({}) and was put aside: {}",
@@ -277,10 +274,22 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Keeps what the task's branch holds before it is put back to the base: a result that nobody accepted,
-    /// or commits of a worker whose attempt did not come to its end.
-    fn keep_commits(&self, repo: &Repo, at: &Oid) -> anyhow::Result<()> {
-        let name = format!("{}{}/{}", crate::git::KEPT, self.task.id, self.number() - 1);
+    /// Removes the lock that a power loss left on the task's branch. Only who holds the task's lock moves that
+    /// branch, and whoever did so then is dead.
+    pub(super) fn unlock_branch(&self, repo: &Repo) -> anyhow::Result<()> {
+        let lock = repo.common.join(format!("refs/heads/{}.lock", workspace::branch(self.task.id)));
+        let Ok(made) = fs::symlink_metadata(&lock).and_then(|m| m.modified()) else { return Ok(()) };
+        let cut = (1..=self.number()).filter_map(|n| self.locked.dir().attempt(n).cut_at()).max();
+        if cut.is_some_and(|cut| made < cut) {
+            durable::remove_file(&lock).with_context(|| format!("cannot remove {}", lock.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Keeps what the task's branch holds after attempt `n` before it is put back to the base: a result that
+    /// nobody accepted, or commits of a worker whose attempt did not come to its end.
+    pub(super) fn keep_commits(&self, repo: &Repo, n: u32, at: &Oid) -> anyhow::Result<()> {
+        let name = format!("{}{}/{n}", crate::git::KEPT, self.task.id);
         if repo.keep(&name, at)? {
             self.event(EventKind::Salvaged { name, complete: true })?;
         }
@@ -294,6 +303,7 @@ impl Attempt<'_> {
         view: &View,
         index: &io::Result<Index>,
         prepared: &mut Prepared,
+        stop: &Stop<'_>,
     ) -> anyhow::Result<()> {
         let Some(checkout) = &repo.top else { return Ok(()) };
         let mut patterns = self.plan.repo_config.copy.clone();
@@ -312,7 +322,7 @@ impl Attempt<'_> {
             patterns.extend(more);
             prepared.warnings.extend(warnings);
         }
-        let copied = copy::copy(checkout, &self.plan.workspace, &patterns)?;
+        let copied = copy::copy(checkout, &self.plan.workspace, &patterns, &mut || stop.check())?;
         prepared.warnings.extend(copied.warnings);
         if !copied.files.is_empty() {
             view.exclude(&copied.files)?;

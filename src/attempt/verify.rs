@@ -5,6 +5,7 @@ use super::Attempt;
 use super::changes::Work;
 use super::outcome::{End, Outcome};
 use super::steps::{carry_again, describe, failed, still_alive};
+use super::stop::Stop;
 use crate::gate::{self, Gate};
 use crate::git::{Identity, Oid, Repo, Scratch, View, worktree};
 use crate::keeper::Carried;
@@ -119,7 +120,12 @@ impl Attempt<'_> {
         let path = self.plan.workspace.with_file_name(format!("{}.gate", self.task.id));
         let ready = self.dir.file(&format!("gate.{round}.ready"));
         if !ready.exists() {
-            self.make_scratch(repo, &view, &commit, &path)?;
+            let stop = Stop::new(self);
+            if let Err(e) = self.make_scratch(repo, &view, &commit, &path, &stop) {
+                let Some(end) = stop.end(Phase::Verifying) else { return Err(e) };
+                self.discard_scratch(repo, &path)?;
+                return Ok((gated, Err(end)));
+            }
             crate::durable::replace_unsynced(&ready, commit.as_str().as_bytes())?;
         }
         let made = self.setup_scratch(&path, round)?;
@@ -147,15 +153,21 @@ impl Attempt<'_> {
         Ok((gated, gate))
     }
 
-    fn make_scratch(&self, repo: &Repo, view: &View, commit: &Oid, path: &Path) -> anyhow::Result<()> {
+    fn make_scratch(
+        &self,
+        repo: &Repo,
+        view: &View,
+        commit: &Oid,
+        path: &Path,
+        stop: &Stop<'_>,
+    ) -> anyhow::Result<()> {
         self.discard_scratch(repo, path)?;
         let scratch = {
             let _alone =
                 self.locked.spool().repo_lock(&repo.key.hash).take().context("cannot lock the repository")?;
             Scratch::add(repo, path, commit)?
         };
-        let deadline = Duration::from_secs(self.plan.defaults.prepare_timeout);
-        scratch.fill(view, commit, 0, deadline)?;
+        scratch.fill(view, commit, 0, &mut || stop.check())?;
         let original = match self.plan.kind {
             WorkspaceKind::Copy => self.task.repo.as_ref().map(|folder| &folder.path),
             _ => repo.top.as_ref(),
@@ -163,7 +175,7 @@ impl Attempt<'_> {
         if let Some(checkout) = original {
             let patterns: Vec<String> =
                 self.plan.repo_config.copy.iter().chain(&self.task.spec.copy).cloned().collect();
-            copy::copy(checkout, path, &patterns)?;
+            copy::copy(checkout, path, &patterns, &mut || stop.check())?;
         }
         Ok(())
     }

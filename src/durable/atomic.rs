@@ -1,11 +1,15 @@
 //! Writing, moving and removing files so that a reader sees the old or the new, never a half.
 
 use super::fault;
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many files are held open at once, to be synced.
+const MANY: usize = 64;
 
 /// Returns a name that no other file of this machine's processes has: for files being written.
 pub fn unique_name() -> String {
@@ -73,13 +77,6 @@ pub fn move_across(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Copies a file with its permissions, to a name that is not in use. Where the file system can share the
-/// content between both (btrfs, XFS, APFS), the standard library lets it. Returns the bytes.
-pub fn copy_file(from: &Path, to: &Path) -> io::Result<u64> {
-    fault::point("copy")?;
-    fs::copy(from, to)
-}
-
 /// Appends `bytes` in one write. The file is created private (0600).
 pub fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fault::point("append")?;
@@ -120,6 +117,39 @@ pub fn sync_dir(dir: &Path) -> io::Result<()> {
 pub fn sync_file(path: &Path) -> io::Result<()> {
     fault::point("sync-file")?;
     File::open(path)?.sync_data()
+}
+
+/// Waits until files, and the folders between them and `root`, survive power loss. `root` itself is not waited
+/// for.
+///
+/// The disk is told of many files before any is waited for: most of the waits are then over at once.
+pub fn sync_below(root: &Path, files: &BTreeSet<PathBuf>) -> io::Result<()> {
+    let mut folders = BTreeSet::new();
+    let files: Vec<&PathBuf> = files.iter().collect();
+    for some in files.chunks(MANY) {
+        let mut open = Vec::with_capacity(some.len());
+        for path in some {
+            fault::point("sync-file")?;
+            let file = File::open(path)?;
+            start_writing(&file);
+            open.push(file);
+            folders.extend(path.ancestors().skip(1).take_while(|dir| dir.starts_with(root) && *dir != root));
+        }
+        for file in open {
+            file.sync_data()?;
+        }
+    }
+    folders.into_iter().try_for_each(sync_dir)
+}
+
+/// Begins to write to the disk what the system still holds back. Only that it is sooner: nothing relies on it.
+fn start_writing(_file: &File) {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd as _;
+        // SAFETY: the descriptor is open for as long as the call takes.
+        unsafe { libc::sync_file_range(_file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+    }
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {

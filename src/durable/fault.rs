@@ -1,9 +1,10 @@
 //! Points at which a test can make the world fail.
 //!
 //! Each operation on files, git or processes passes one point. With the `faults` feature the
-//! environment variable `WORKSPOOL_FAULT=<k>:<what>` makes the k-th point of this process kill it
-//! (`kill`), or fail with `enospc`, `eio` or `eacces`; `WORKSPOOL_FAULT_LOG=<file>` appends the name of
-//! every point passed. Without the feature a point is nothing at all.
+//! environment variable `WORKSPOOL_FAULT=<k>:<what>` makes the k-th point of this process (or those of a name,
+//! or `each`) kill it (`kill`), stop it until it is told to go on (`stop`), or fail with `enospc`, `eio` or
+//! `eacces`; `WORKSPOOL_FAULT_LOG=<file>` appends the name of every point passed. Without the feature a point
+//! is nothing at all.
 //!
 //! Both variables are inherited by the processes that a process starts. `WORKSPOOL_FAULT_PROCESS=<verb>` or
 //! `<verb>:<text>` limits points to processes with this first argument, and with an argument that ends with
@@ -35,7 +36,7 @@ pub fn point(name: &'static str) -> io::Result<()> {
     }
     let Some(order) = std::env::var("WORKSPOOL_FAULT").ok() else { return Ok(()) };
     let Some((at, what)) = order.split_once(':') else { return Ok(()) };
-    let hit = at.parse::<u64>().map_or(at == name, |at| at == k);
+    let hit = at.parse::<u64>().map_or(at == name || at == "each", |at| at == k);
     if !hit || !is_first() {
         return Ok(());
     }
@@ -45,6 +46,9 @@ pub fn point(name: &'static str) -> io::Result<()> {
             loop {
                 std::thread::park();
             }
+        }
+        "stop" => {
+            Ok(rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?)
         }
         "enospc" => Err(rustix::io::Errno::NOSPC.into()),
         "eio" => Err(rustix::io::Errno::IO.into()),

@@ -4,13 +4,15 @@
 //! make a disk fail. Nothing here knows what a task is.
 
 mod atomic;
+mod copy;
 pub mod fault;
 mod lock;
 mod space;
 
 pub use atomic::{
-    append, copy_file, create_new, create_new_unsynced, ensure_dir, move_across, remove_dir_all, remove_file,
-    rename_noreplace, replace, replace_unsynced, sync_dir, sync_file, unique_name,
+    append, create_new, create_new_unsynced, ensure_dir, move_across, remove_dir_all, remove_file,
+    rename_noreplace, replace, replace_unsynced, sync_below, sync_dir, sync_file, unique_name,
 };
+pub use copy::{GoOn, copy_file};
 pub use lock::{Held, Lock};
 pub use space::{Space, free_space};

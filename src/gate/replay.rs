@@ -29,7 +29,7 @@ pub(super) fn replay(
     let rev = receipt.gated_tree.as_ref().or(receipt.commit.as_ref()).or(receipt.base.as_ref());
     let rev = rev.context("the receipt names no commit")?;
     let gated = Oid::parse(rev.as_bytes()).context("the receipt names no commit")?;
-    view.export(&gated, &tree, &desk.path().join("index"))?;
+    view.export(&gated, &tree, &desk.path().join("index"), &mut || Ok(()))?;
     let notes = copy_in(spool, receipt, &tree)?;
     let steps = dir.attempt(receipt.attempt).path().join("steps");
     let mut setups: Vec<(u32, std::path::PathBuf)> = names(&steps)?

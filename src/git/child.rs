@@ -5,6 +5,7 @@
 //! taken and they are closed. The command leads a process group of its own, so that the deadline takes
 //! its filters and transports along.
 
+use crate::durable::GoOn;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::io::{self, Read, Write};
@@ -27,15 +28,21 @@ const STDERR_KEPT: usize = 64 * 1024;
 /// How often a command that has closed its pipes, or whose pipes somebody else holds, is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs `command` with `stdin`, until `deadline` from now. Without, it reads what it was given already.
-pub(super) fn run(mut command: Command, stdin: Option<&[u8]>, deadline: Duration) -> io::Result<Ended> {
+/// Runs `command` with `stdin`, until `deadline` from now, or until `go_on` fails: then this does, too.
+/// Without `stdin`, it reads what it was given already.
+pub(super) fn run(
+    mut command: Command,
+    stdin: Option<&[u8]>,
+    deadline: Duration,
+    go_on: GoOn<'_>,
+) -> io::Result<Ended> {
     let until = Instant::now() + deadline;
     if stdin.is_some() {
         command.stdin(Stdio::piped());
     }
     command.stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;
-    let outcome = talk(&mut child, stdin.unwrap_or_default(), until);
+    let outcome = talk(&mut child, stdin.unwrap_or_default(), until, go_on);
     if !matches!(outcome, Ok(Ended { status: Some(_), .. })) {
         // Not reaped yet, so its number is still its own, and so is its group's.
         if let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
@@ -46,7 +53,7 @@ pub(super) fn run(mut command: Command, stdin: Option<&[u8]>, deadline: Duration
     outcome
 }
 
-fn talk(child: &mut Child, mut input: &[u8], until: Instant) -> io::Result<Ended> {
+fn talk(child: &mut Child, mut input: &[u8], until: Instant, go_on: GoOn<'_>) -> io::Result<Ended> {
     let (mut stdin, mut stdout, mut stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     if let Some(pipe) = &stdin {
         nonblocking(pipe)?;
@@ -64,7 +71,7 @@ fn talk(child: &mut Child, mut input: &[u8], until: Instant) -> io::Result<Ended
         }
         let open = stdout.is_some() || stderr.is_some() || stdin.is_some();
         // Looked at before the pipes are read: what it wrote before it ended is then in them.
-        let ended = if open { child.try_wait()? } else { wait_until(child, until)? };
+        let ended = if open { child.try_wait()? } else { wait_until(child, until, go_on)? };
         if stdin.is_some() && !feed(&mut stdin, &mut input)? {
             stdin = None;
         }
@@ -77,6 +84,7 @@ fn talk(child: &mut Child, mut input: &[u8], until: Instant) -> io::Result<Ended
         if let Some(status) = ended {
             return Ok(Ended { status: Some(status), stdout: out, stderr: err });
         }
+        go_on()?;
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(Ended { status: None, stdout: out, stderr: err });
@@ -97,7 +105,7 @@ fn talk(child: &mut Child, mut input: &[u8], until: Instant) -> io::Result<Ended
 }
 
 /// Waits for a command that has closed its pipes; it is nearly always gone at once.
-fn wait_until(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus>> {
+fn wait_until(child: &mut Child, until: Instant, go_on: GoOn<'_>) -> io::Result<Option<ExitStatus>> {
     let mut pause = Duration::from_micros(100);
     loop {
         if let Some(status) = child.try_wait()? {
@@ -106,6 +114,7 @@ fn wait_until(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus
         if Instant::now() >= until {
             return Ok(None);
         }
+        go_on()?;
         std::thread::sleep(pause);
         pause = (pause * 2).min(LOOK);
     }
@@ -156,7 +165,7 @@ mod unit {
     fn a_command_that_takes_too_long_is_killed_with_its_group() {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "sleep 600 & echo $!; wait"]).stdout(Stdio::piped());
-        let ended = run(command, None, Duration::from_millis(300)).unwrap();
+        let ended = run(command, None, Duration::from_millis(300), &mut || Ok(())).unwrap();
         assert!(ended.status.is_none());
         let pid: i32 = String::from_utf8(ended.stdout).unwrap().trim().parse().unwrap();
         let pid = rustix::process::Pid::from_raw(pid).unwrap();
@@ -168,6 +177,18 @@ mod unit {
         }
     }
 
+    #[test]
+    fn a_command_that_is_not_to_go_on_is_killed() {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "exec sleep 600"]).stdout(Stdio::piped());
+        let mut looks = 3;
+        let ended = run(command, None, Duration::from_secs(600), &mut || {
+            looks -= 1;
+            if looks == 0 { Err(io::Error::other("stopped")) } else { Ok(()) }
+        });
+        assert_eq!(ended.map(|_| ()).unwrap_err().to_string(), "stopped");
+    }
+
     fn is_zombie(pid: i32) -> bool {
         std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| s.contains(") Z "))
     }
@@ -177,7 +198,7 @@ mod unit {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "sleep 5 & echo done"]).stdout(Stdio::piped());
         let begun = Instant::now();
-        let ended = run(command, None, Duration::from_secs(60)).unwrap();
+        let ended = run(command, None, Duration::from_secs(60), &mut || Ok(())).unwrap();
         assert_eq!(ended.stdout, b"done\n");
         assert!(begun.elapsed() < Duration::from_secs(4));
     }
@@ -187,7 +208,7 @@ mod unit {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "tee /dev/stderr"]).stdout(Stdio::piped());
         let input = vec![b'x'; 3_000_000];
-        let ended = run(command, Some(&input), Duration::from_secs(60)).unwrap();
+        let ended = run(command, Some(&input), Duration::from_secs(60), &mut || Ok(())).unwrap();
         assert_eq!(ended.stdout.len(), input.len());
         assert_eq!(ended.stderr.len(), STDERR_KEPT);
     }

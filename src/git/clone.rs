@@ -18,7 +18,7 @@ use super::runner::{Git, GitError};
 use super::snapshot::LeftOut;
 use super::view::{View, content_entries};
 use super::worktree::{self, Worktree};
-use crate::durable;
+use crate::durable::{self, GoOn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Seek as _};
@@ -46,15 +46,13 @@ pub fn size(repo: &Repo) -> io::Result<u64> {
 }
 
 /// Makes a clone at `path`, where nothing may be, on a branch of task `id` at `start`, and fills it.
-///
-/// `go_on` is asked between files and stops it by failing.
 pub fn make(
     repo: &Repo,
     path: &Path,
     id: &str,
     start: &Oid,
-    (workers, deadline): (u32, Duration),
-    go_on: &mut dyn FnMut() -> io::Result<()>,
+    workers: u32,
+    go_on: GoOn<'_>,
 ) -> Result<Worktree, GitError> {
     let failed = |e: io::Error| GitError::io("clone", &path.display().to_string(), &e);
     let tree =
@@ -73,7 +71,7 @@ pub fn make(
         .work_tree(path)
         .index(tree.git_dir.join("index"))
         .objects(tree.git_dir.join("objects"));
-    worktree::fill(&git, start, workers, deadline)?;
+    worktree::fill(&git, start, workers, go_on)?;
     Ok(tree)
 }
 
@@ -138,7 +136,7 @@ fn settings(format: ObjectFormat, entries: &[config::Entry]) -> Vec<u8> {
 }
 
 /// Copies every object of a store and of those that it borrows from.
-fn copy_objects(from: &Path, to: &Path, go_on: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+fn copy_objects(from: &Path, to: &Path, go_on: GoOn<'_>) -> io::Result<()> {
     let all = stores(from)?;
     // Loose ones first: a repack that goes on meanwhile moves them into packs, never back.
     for store in &all {
@@ -163,7 +161,7 @@ fn copy_below(
     to: &Path,
     wanted: &dyn Fn(&Path) -> bool,
     may_go: bool,
-    go_on: &mut dyn FnMut() -> io::Result<()>,
+    go_on: GoOn<'_>,
 ) -> io::Result<()> {
     for entry in walkdir::WalkDir::new(store).min_depth(1).sort_by_file_name() {
         let entry = match entry.map_err(io::Error::from) {
@@ -181,11 +179,10 @@ fn copy_below(
         if fs::symlink_metadata(&target).is_ok() {
             continue;
         }
-        go_on()?;
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent)?;
         }
-        match durable::copy_file(entry.path(), &target) {
+        match durable::copy_file(entry.path(), &target, go_on) {
             Err(e) if e.kind() == io::ErrorKind::NotFound && may_go => {}
             other => drop(other?),
         }

@@ -8,7 +8,7 @@ use super::child;
 use super::error::classify;
 pub use super::error::{GitError, GitErrorKind};
 use super::oid::Oid;
-use crate::durable::fault;
+use crate::durable::{self, GoOn, fault};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -22,6 +22,11 @@ use std::time::{Duration, Instant};
 pub const OLDEST: (u32, u32) = (2, 38);
 /// How long a git command may take unless it says otherwise.
 const DEADLINE: Duration = Duration::from_secs(120);
+/// What the system says of a full disk.
+pub(super) const FULL: &str = "No space left on device";
+/// Less than this is as good as nothing.
+const NO_ROOM: u64 = 256 * 1024;
+
 /// How long somebody else's lock file is waited for.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -91,6 +96,11 @@ impl Git {
     pub fn objects(mut self, path: impl Into<PathBuf>) -> Git {
         self.objects = Some(path.into());
         self
+    }
+
+    /// The work tree, if one is named.
+    pub(super) fn tree(&self) -> Option<&Path> {
+        self.work_tree.as_deref()
     }
 
     /// The git dir.
@@ -203,6 +213,11 @@ impl Call {
         self.status().map(|(_, out)| out)
     }
 
+    /// Runs it for as long as it may go on, and returns its output.
+    pub fn run_while(self, go_on: GoOn<'_>) -> Result<Vec<u8>, GitError> {
+        self.finish(None, go_on).map(|(_, out)| out)
+    }
+
     /// Runs it and returns the object name that is its output.
     pub fn oid(self) -> Result<Oid, GitError> {
         let verb = self.argv.first().map(|v| v.to_string_lossy().into_owned()).unwrap_or_default();
@@ -215,19 +230,19 @@ impl Call {
 
     /// Runs it and returns its exit status and its output.
     pub fn status(self) -> Result<(i32, Vec<u8>), GitError> {
-        self.finish(None)
+        self.finish(None, &mut || Ok(()))
     }
 
     /// Runs it with its output going to a file as it comes.
     pub fn run_to(self, file: &File) -> Result<(), GitError> {
-        self.finish(Some(file)).map(drop)
+        self.finish(Some(file), &mut || Ok(())).map(drop)
     }
 
-    fn finish(self, file: Option<&File>) -> Result<(i32, Vec<u8>), GitError> {
+    fn finish(self, file: Option<&File>, go_on: GoOn<'_>) -> Result<(i32, Vec<u8>), GitError> {
         let patience = Instant::now() + LOCK_PATIENCE;
         let mut pause = Duration::from_millis(10);
         loop {
-            match self.once(file) {
+            match self.once(file, go_on) {
                 Err(e)
                     if e.kind == GitErrorKind::LockExists
                         && self.from.is_none()
@@ -242,7 +257,7 @@ impl Call {
         }
     }
 
-    fn once(&self, file: Option<&File>) -> Result<(i32, Vec<u8>), GitError> {
+    fn once(&self, file: Option<&File>, go_on: GoOn<'_>) -> Result<(i32, Vec<u8>), GitError> {
         let fail = |status, stderr: String, kind| GitError {
             argv: self.argv.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
             status,
@@ -266,7 +281,7 @@ impl Call {
         CALLS.fetch_add(1, Ordering::Relaxed);
         #[cfg(test)]
         CALLS_HERE.set(CALLS_HERE.get() + 1);
-        let ended = child::run(command, self.stdin.as_deref(), self.deadline).map_err(|e| {
+        let ended = child::run(command, self.stdin.as_deref(), self.deadline, go_on).map_err(|e| {
             let at = self.cwd().map(|p| format!(" in {}", p.display())).unwrap_or_default();
             fail(None, format!("could not be run{at}: {e}"), GitErrorKind::Other)
         })?;
@@ -278,10 +293,23 @@ impl Call {
             Some(code) if self.accepts.contains(&code) => Ok((code, ended.stdout)),
             code => {
                 let kind = classify(&stderr);
-                let stderr = if code.is_none() { format!("{status}\n{stderr}") } else { stderr };
+                let mut stderr = if code.is_none() { format!("{status}\n{stderr}") } else { stderr };
+                if !stderr.contains(FULL)
+                    && let Some(disk) = self.full_disk()
+                {
+                    stderr = format!("{}\n{}: {FULL}", stderr.trim_end(), disk.display());
+                }
                 Err(fail(code, stderr, kind))
             }
         }
+    }
+
+    /// A disk on which it writes and that has no room. Git says why it cannot write in some places only.
+    fn full_disk(&self) -> Option<&Path> {
+        let Place::Named(git) = &self.place else { return None };
+        let places = [Some(&git.dir), git.work_tree.as_ref(), git.objects.as_ref()];
+        let full = |path: &Path| durable::free_space(path).is_ok_and(|space| space.free < NO_ROOM);
+        places.into_iter().flatten().map(PathBuf::as_path).find(|path| !self.reads && full(path))
     }
 
     fn cwd(&self) -> Option<&Path> {

@@ -9,10 +9,10 @@ use super::repo::Repo;
 use super::runner::GitError;
 use super::view::View;
 use super::worktree::{Worktree, register, take_out};
+use crate::durable::GoOn;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// How the reason for the lock of a scratch tree begins.
 pub(super) const REASON: &str = "workspool scratch";
@@ -42,8 +42,8 @@ impl Scratch {
     }
 
     /// Fills it, through the task's view: a worker may have planted a filter. No lock is needed.
-    pub fn fill(&self, view: &View, commit: &Oid, workers: u32, deadline: Duration) -> Result<(), GitError> {
-        view.fill(&self.tree, commit, workers, deadline)
+    pub fn fill(&self, view: &View, commit: &Oid, workers: u32, go_on: GoOn<'_>) -> Result<(), GitError> {
+        view.fill(&self.tree, commit, workers, go_on)
     }
 
     /// Where it is.

@@ -13,7 +13,7 @@ use super::runner::{Git, GitError};
 use super::snapshot;
 use super::view::{Identity, commit};
 use super::worktree::Worktree;
-use crate::durable;
+use crate::durable::{self, GoOn};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -49,13 +49,19 @@ pub fn tree(repo: &Repo, folder: &Path, branch: &str) -> Worktree {
 /// Makes a commit of what a folder holds, and puts HEAD and the index there.
 ///
 /// Repositories inside it are left out, as they are of a copy.
-pub fn record(repo: &Repo, folder: &Path, message: &str, seconds: i64) -> Result<Oid, GitError> {
+pub fn record(
+    repo: &Repo,
+    folder: &Path,
+    message: &str,
+    seconds: i64,
+    go_on: GoOn<'_>,
+) -> Result<Oid, GitError> {
     let index = repo.common.join("index");
     let failed = |e: io::Error| GitError::io("shadow", &index.display().to_string(), &e);
     let git = Git::at(&repo.common).work_tree(folder).index(&index);
     durable::remove_file(&index).map_err(failed)?;
     git.writes("read-tree").arg("--empty").run()?;
-    let tree = snapshot::take_in(folder, &repo.common, &git)?.tree;
+    let tree = snapshot::take_in(folder, &repo.common, &git, go_on)?.tree;
     let made = commit(&git, &tree, &[], message, &Identity::ours(), seconds)?;
     durable::replace(&repo.common.join("HEAD"), format!("{made}\n").as_bytes()).map_err(failed)?;
     Ok(made)

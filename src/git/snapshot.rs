@@ -8,7 +8,7 @@ use super::bytes;
 use super::oid::Oid;
 use super::runner::{Git, GitError};
 use super::view::View;
-use crate::durable;
+use crate::durable::{self, GoOn};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -59,17 +59,17 @@ pub(super) fn take(view: &View, git: &Git, also: Option<&Oid>) -> Result<Snapsho
         // worker committed a change of a file that was there before.
         git.writes("read-tree").args(["-i", "-m", also.as_str()]).run()?;
     }
-    take_in(&view.record.tree.path, &view.dir, git)
+    take_in(&view.record.tree.path, &view.dir, git, &mut || Ok(()))
 }
 
 /// Records a folder in the index that `git` names. `desk` is a folder of ours for what is needed meanwhile.
-pub(super) fn take_in(folder: &Path, desk: &Path, git: &Git) -> Result<Snapshot, GitError> {
+pub(super) fn take_in(folder: &Path, desk: &Path, git: &Git, go_on: GoOn<'_>) -> Result<Snapshot, GitError> {
     let listing = list(git)?;
     let mut nested: Vec<PathBuf> = listing.repositories.clone();
     nested.extend(populated(folder, &listing.gitlinks));
     nested.sort();
     let links = links_at_ignored_folders(folder, desk, git, &listing.untracked)?;
-    add(git, nested.iter().chain(&links).map(PathBuf::as_path))?;
+    add(git, nested.iter().chain(&links).map(PathBuf::as_path), go_on)?;
     let tree = git.writes("write-tree").oid()?;
     let why = "a link where the ignore rules exclude a folder";
     let left_out = links.into_iter().map(|path| LeftOut { path, why: why.into() }).collect();
@@ -108,7 +108,11 @@ pub(super) fn list(git: &Git) -> Result<Listing, GitError> {
 }
 
 /// Adds everything but some paths to the index.
-pub(super) fn add<'a>(git: &Git, except: impl Iterator<Item = &'a Path>) -> Result<(), GitError> {
+pub(super) fn add<'a>(
+    git: &Git,
+    except: impl Iterator<Item = &'a Path>,
+    go_on: GoOn<'_>,
+) -> Result<(), GitError> {
     let mut specs = Vec::new();
     for path in except {
         specs.extend_from_slice(b":(top,exclude,literal)");
@@ -120,7 +124,7 @@ pub(super) fn add<'a>(git: &Git, except: impl Iterator<Item = &'a Path>) -> Resu
     if !specs.is_empty() {
         call = call.args(["--pathspec-from-file=-", "--pathspec-file-nul"]).stdin(specs);
     }
-    call.run().map(drop)
+    call.run_while(go_on).map(drop)
 }
 
 /// Submodules with something in them. Git would run git inside, with a configuration that the worker

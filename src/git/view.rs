@@ -20,7 +20,7 @@ use super::runner::{Git, GitError, GitErrorKind};
 use super::settings::Settings;
 use super::snapshot::{self, LeftOut, Snapshot};
 use super::worktree::{self, Worktree};
-use crate::durable;
+use crate::durable::{self, GoOn};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -91,7 +91,15 @@ const FIXED: [&str; 8] = [
     "shallow",
 ];
 
+/// What the view says of itself.
+const RECORD: &str = "view.json";
+
 impl View {
+    /// The files of the view at `dir` that never change, as far as it has them.
+    pub fn fixed_files(dir: &Path) -> Vec<PathBuf> {
+        FIXED.into_iter().chain([RECORD]).map(|name| dir.join(name)).filter(|path| path.is_file()).collect()
+    }
+
     /// Makes the view of a tree that was just filled with `base`, before any foreign command runs there.
     ///
     /// `dir` must not be there, or is an unfinished view of the same attempt, which is made anew.
@@ -115,7 +123,7 @@ impl View {
 
     /// Opens a view that was made before.
     pub fn open(dir: &Path) -> io::Result<View> {
-        let record = serde_json::from_slice(&fs::read(dir.join("view.json"))?)?;
+        let record = serde_json::from_slice(&fs::read(dir.join(RECORD))?)?;
         Ok(View { dir: dir.to_owned(), record })
     }
 
@@ -142,7 +150,7 @@ impl View {
             text.extend(config::write(&own_files(dir)));
             durable::replace_unsynced(&dir.join("config"), &text)?;
             durable::replace_unsynced(&dir.join("HEAD"), format!("{base}\n").as_bytes())?;
-            durable::replace_unsynced(&dir.join("view.json"), &serde_json::to_vec_pretty(&record)?)
+            durable::replace_unsynced(&dir.join(RECORD), &serde_json::to_vec_pretty(&record)?)
         };
         made().map_err(failed)?;
         let view = View { dir: dir.to_owned(), record: record.clone() };
@@ -182,15 +190,9 @@ impl View {
     }
 
     /// Fills another tree of the repository with a commit, with the settings that the view trusts.
-    pub fn fill(
-        &self,
-        tree: &Worktree,
-        commit: &Oid,
-        workers: u32,
-        deadline: Duration,
-    ) -> Result<(), GitError> {
+    pub fn fill(&self, tree: &Worktree, commit: &Oid, workers: u32, go_on: GoOn<'_>) -> Result<(), GitError> {
         let git = self.objects().work_tree(&tree.path).index(tree.git_dir.join("index"));
-        worktree::fill(&git, commit, workers, deadline)
+        worktree::fill(&git, commit, workers, go_on)
     }
 
     /// Returns the tree of a commit.
@@ -204,7 +206,7 @@ impl View {
     /// except that a forged one could hide a change; see [`View::forget_index`].
     pub fn fingerprint(&self) -> io::Result<String> {
         let mut hash = Sha256::new();
-        for name in FIXED.into_iter().chain(["view.json"]) {
+        for name in FIXED.into_iter().chain([RECORD]) {
             let content = match fs::read(self.dir.join(name)) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => None,
                 other => Some(other?),
@@ -279,12 +281,12 @@ impl View {
     }
 
     /// Writes the files of a commit into an empty folder, with an index of its own at `index`.
-    pub fn export(&self, commit: &Oid, into: &Path, index: &Path) -> Result<(), GitError> {
+    pub fn export(&self, commit: &Oid, into: &Path, index: &Path, go_on: GoOn<'_>) -> Result<(), GitError> {
         let git = self.objects().work_tree(into).index(index);
         git.writes("read-tree")
             .args(["--reset", "-u", "--no-recurse-submodules", commit.as_str()])
-            .deadline(std::time::Duration::from_secs(600))
-            .run()
+            .deadline(Duration::from_secs(1800))
+            .run_while(go_on)
             .map(drop)
     }
 
@@ -450,7 +452,7 @@ fn write_view(dir: &Path, record: &Record, entries: &[Entry]) -> io::Result<()> 
     put("config", &view_config(dir, record, entries))?;
     index::copy(&tree.git_dir.join("index"), &dir.join("index"))?;
     let record = serde_json::to_vec_pretty(record)?;
-    put("view.json", &record)
+    put(RECORD, &record)
 }
 
 /// The settings that decide content, and whether there is a remote that a partial clone must fetch from.

@@ -7,10 +7,10 @@
 use super::index::Index;
 use super::oid::{ObjectFormat, Oid};
 use super::repo::Repo;
-use super::runner::{Git, GitError, GitErrorKind};
+use super::runner::{FULL, Git, GitError, GitErrorKind};
 use super::salvage::Salvaged;
 use super::{bytes, scratch};
-use crate::durable;
+use crate::durable::{self, GoOn};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -187,19 +187,46 @@ impl Worktree {
     /// The user's configuration counts, so this is only for a tree in a repository that no worker has
     /// been at since; afterwards it is [`View::fill`](super::View::fill). `workers` files are written
     /// at a time (0: as many as there are cores).
-    pub fn fill(&self, base: &Oid, workers: u32, deadline: Duration) -> Result<(), GitError> {
-        fill(&self.git(), base, workers, deadline)
+    pub fn fill(&self, base: &Oid, workers: u32, go_on: GoOn<'_>) -> Result<(), GitError> {
+        fill(&self.git(), base, workers, go_on)
     }
 }
 
+/// Whoever fills a tree stops it sooner.
+const FILL_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+
 /// Fills a named tree and index.
-pub(super) fn fill(git: &Git, commit: &Oid, workers: u32, deadline: Duration) -> Result<(), GitError> {
+pub(super) fn fill(git: &Git, commit: &Oid, workers: u32, go_on: GoOn<'_>) -> Result<(), GitError> {
     git.writes("read-tree")
         .args(["--reset", "-u", "--no-recurse-submodules", commit.as_str()])
         .config("checkout.workers", workers.to_string())
-        .deadline(deadline)
-        .run()
+        .deadline(FILL_DEADLINE)
+        .run_while(go_on)
         .map(drop)
+        .map_err(|e| told_of_room(git, commit, e))
+}
+
+/// Git says that it could not write a file, and not why; by then it may have made room again.
+fn told_of_room(git: &Git, commit: &Oid, mut error: GitError) -> GitError {
+    let listing = ["-r", "-l", "-z", commit.as_str()];
+    if let Some(tree) = git.tree()
+        && error.stderr.contains("unable to")
+        && let Ok(space) = durable::free_space(tree)
+        && let Ok(files) = git.reads("ls-tree").args(listing).run()
+    {
+        let sizes = files.split(|b| *b == 0).filter_map(|line| {
+            // Mode, type, name and size, then a tab and the path.
+            let meta = line.split(|b| *b == b'\t').next()?;
+            std::str::from_utf8(meta).ok()?.rsplit(' ').next()?.parse::<u64>().ok()
+        });
+        let wanted: u64 = sizes.sum();
+        if wanted > space.free {
+            let text =
+                format!("{}: {FULL}: {} bytes are free, the files take {wanted}", tree.display(), space.free);
+            error.stderr = format!("{}\n{text}", error.stderr.trim_end());
+        }
+    }
+    error
 }
 
 /// Lists the worktrees on branches of ours, and scratch trees.

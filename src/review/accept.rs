@@ -221,7 +221,7 @@ pub fn accept(spool: &Spool, id: TaskId, wish: &Acceptance) -> Result<Landed, No
 fn folder_as_checkout(spool: &Spool, task: &Task, folder: &Path, seconds: i64) -> anyhow::Result<Repo> {
     let shadow = apart::shadow_of(spool, task)?;
     anyhow::ensure!(folder.is_dir(), "{} is not there any more", folder.display());
-    let now = shadow::record(&shadow, folder, "workspool: before a change lands", seconds)
+    let now = shadow::record(&shadow, folder, "workspool: before a change lands", seconds, &mut || Ok(()))
         .with_context(|| format!("cannot look at what {} holds now", folder.display()))?;
     Ok(shadow::checkout(&shadow, folder, &now))
 }

@@ -9,6 +9,7 @@ use crate::durable;
 use crate::model::Ticket;
 use crate::process::boot_id;
 use anyhow::Context as _;
+use std::time::SystemTime;
 
 /// The mark, in an attempt's folder.
 const CUT: &str = "cut-by-restart";
@@ -43,6 +44,11 @@ impl AttemptDir {
     /// Whether the machine was restarted after this attempt was claimed.
     pub fn was_cut(&self) -> bool {
         self.file(CUT).exists()
+    }
+
+    /// When a restart after the claim was noticed. What was written before it is of an earlier boot.
+    pub fn cut_at(&self) -> Option<SystemTime> {
+        self.file(CUT).metadata().and_then(|m| m.modified()).ok()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::duplicate::{self, Budget, LeftOut};
 use super::worktree::{Wanted, trash};
-use crate::durable;
+use crate::durable::{self, GoOn};
 use crate::git::{Oid, Repo, View, Worktree, clone, shadow, worktree};
 use crate::model::{Task, WorkspaceKind};
 use crate::spool::{AttemptDir, Spool};
@@ -13,10 +13,6 @@ use anyhow::Context as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// Asked between files; stops the work by failing.
-pub type GoOn<'a> = &'a mut dyn FnMut() -> io::Result<()>;
 
 /// Where the git repository is that holds a task's commits and salvages: the user's, or for a copy one of
 /// ours. `None` where there is none.
@@ -51,12 +47,11 @@ pub fn make_clone(
     repo: &Repo,
     attempt: &AttemptDir,
     wanted: &Wanted<'_>,
-    deadline: Duration,
     go_on: GoOn<'_>,
 ) -> anyhow::Result<Worktree> {
     let Wanted { path, id, base, start, .. } = *wanted;
     let building = building(path)?;
-    let made = clone::make(repo, &building, id, start, (0, deadline), go_on)?;
+    let made = clone::make(repo, &building, id, start, 0, go_on)?;
     repo.place_branch(&made.branch, start)?;
     durable::rename_noreplace(&building, path)
         .with_context(|| format!("{} is in the way", path.display()))?;
@@ -100,12 +95,12 @@ pub fn make_copy(
     go_on: GoOn<'_>,
 ) -> anyhow::Result<Copy> {
     let building = building(path)?;
-    let mut found = duplicate::look(original.folder, original.but, original.budget)?;
+    let mut found = duplicate::look(original.folder, original.but, original.budget, go_on)?;
     room(found.bytes)?;
     duplicate::write(&mut found, original.folder, &building, go_on)
         .with_context(|| format!("cannot copy {}", original.folder.display()))?;
     let branch = format!("refs/heads/{}", super::branch(id.parse()?));
-    let base = shadow::record(shadow, &building, &format!("workspool: copied for {id}"), 0)?;
+    let base = shadow::record(shadow, &building, &format!("workspool: copied for {id}"), 0, go_on)?;
     let secret = |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().contains(".env"));
     let secrets = shadow::ignored(shadow, &building)?.into_iter().filter(secret).collect();
     shadow.place_branch(&branch, &base)?;
@@ -123,12 +118,13 @@ pub fn copy_again(
     attempt: &AttemptDir,
     path: &Path,
     base: &Oid,
+    go_on: GoOn<'_>,
 ) -> anyhow::Result<Worktree> {
     let branch = before.worktree().branch.clone();
     let commit = shadow.read_ref(&branch)?.with_context(|| format!("{branch} is gone"))?;
     let building = building(path)?;
     durable::ensure_dir(&building)?;
-    before.export(&commit, &building, &shadow.common.join("index"))?;
+    before.export(&commit, &building, &shadow.common.join("index"), go_on)?;
     durable::rename_noreplace(&building, path)
         .with_context(|| format!("{} is in the way", path.display()))?;
     before.renew(&attempt.view(), base)?;

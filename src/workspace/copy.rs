@@ -2,7 +2,7 @@
 //! workspace: by the task's patterns, the repository's, and `.worktreeinclude`.
 
 use super::rules;
-use crate::durable::fault;
+use crate::durable::{self, GoOn};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,9 @@ pub struct Copied {
 }
 
 /// Copies files of `from` that match a pattern and are not in `to` yet. Links are copied as links if they
-/// stay inside; nothing that is there is replaced.
-pub fn copy(from: &Path, to: &Path, patterns: &[String]) -> io::Result<Copied> {
+/// stay inside; nothing that is there is replaced. `go_on` is asked again and again, also inside a large file,
+/// and stops it by failing.
+pub fn copy(from: &Path, to: &Path, patterns: &[String], go_on: GoOn<'_>) -> io::Result<Copied> {
     let mut copied = Copied::default();
     if patterns.is_empty() {
         return Ok(copied);
@@ -48,8 +49,8 @@ pub fn copy(from: &Path, to: &Path, patterns: &[String]) -> io::Result<Copied> {
             copied.warnings.push(format!("more than {MAX_FILES} files or {MAX_BYTES} bytes match the copy patterns: the rest was not copied"));
             break;
         }
-        fault::point("copy")?;
-        match copy_one(entry.path(), &target, to) {
+        go_on()?;
+        match copy_one(entry.path(), &target, to, go_on) {
             Ok(true) => {
                 bytes += size;
                 copied.files.push(relative);
@@ -57,8 +58,13 @@ pub fn copy(from: &Path, to: &Path, patterns: &[String]) -> io::Result<Copied> {
             Ok(false) => {
                 copied.warnings.push(format!("{} was not copied: a link that leads out", relative.display()))
             }
-            Err(e) if e.kind() == io::ErrorKind::StorageFull => return Err(e),
-            Err(e) => copied.warnings.push(format!("{} was not copied: {e}", relative.display())),
+            Err(e) if is_full(&e) => return Err(e),
+            Err(e) => {
+                let _ = fs::remove_file(&target);
+                // Was it we who stopped?
+                go_on()?;
+                copied.warnings.push(format!("{} was not copied: {e}", relative.display()));
+            }
         }
     }
     copied.files.sort_unstable();
@@ -73,20 +79,23 @@ pub fn copy_listed(from: &Path, to: &Path, files: &[PathBuf]) -> io::Result<Copi
         if fs::symlink_metadata(&target).is_ok() {
             continue;
         }
-        fault::point("copy")?;
-        match copy_one(&source, &target, to) {
+        match copy_one(&source, &target, to, &mut || Ok(())) {
             Ok(true) => copied.files.push(relative.clone()),
             Ok(false) => {
                 copied.warnings.push(format!("{} was not copied: a link that leads out", relative.display()))
             }
-            Err(e) if e.kind() == io::ErrorKind::StorageFull => return Err(e),
+            Err(e) if is_full(&e) => return Err(e),
             Err(e) => copied.warnings.push(format!("{} was not copied: {e}", relative.display())),
         }
     }
     Ok(copied)
 }
 
-fn copy_one(from: &Path, to: &Path, root: &Path) -> io::Result<bool> {
+fn is_full(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn copy_one(from: &Path, to: &Path, root: &Path, go_on: GoOn<'_>) -> io::Result<bool> {
     if let Some(parent) = to.parent() {
         fs::create_dir_all(parent)?;
         // A tracked link could lead the copy out of the workspace.
@@ -101,7 +110,7 @@ fn copy_one(from: &Path, to: &Path, root: &Path) -> io::Result<bool> {
         }
         std::os::unix::fs::symlink(target, to)?;
     } else {
-        fs::copy(from, to)?;
+        durable::copy_file(from, to, go_on)?;
     }
     Ok(true)
 }
@@ -140,7 +149,8 @@ mod tests {
         }
         fs::write(to.path().join(".env"), "kept").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", from.path().join("config/local/out")).unwrap();
-        let copied = copy(from.path(), to.path(), &[".env".into(), "config/local".into()]).unwrap();
+        let copied = copy(from.path(), to.path(), &[".env".into(), "config/local".into()], &mut || Ok(()));
+        let copied = copied.unwrap();
         assert_eq!(copied.files, [PathBuf::from("config/local/x.toml")]);
         assert_eq!(copied.warnings.len(), 1);
         assert_eq!(fs::read_to_string(to.path().join(".env")).unwrap(), "kept");
@@ -153,7 +163,7 @@ mod tests {
         fs::write(from.path().join(".env"), "A=1").unwrap();
         let made = std::process::Command::new("mkfifo").arg(from.path().join(".env.pipe")).status().unwrap();
         assert!(made.success());
-        let copied = copy(from.path(), to.path(), &[".env*".into()]).unwrap();
+        let copied = copy(from.path(), to.path(), &[".env*".into()], &mut || Ok(())).unwrap();
         assert_eq!(copied.files, [PathBuf::from(".env")]);
     }
 

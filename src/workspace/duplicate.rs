@@ -1,7 +1,7 @@
 //! A copy of a folder: looked at in full first, so that what is too much is refused before a byte is
 //! written, then written. The source is only read.
 
-use crate::durable;
+use crate::durable::{self, GoOn};
 use crate::git;
 use std::fs::{self, File};
 use std::io;
@@ -95,13 +95,14 @@ impl LeftOut {
 }
 
 /// Looks at a folder. What lies in one of `but` (absolute paths) is passed over.
-pub fn look(from: &Path, but: &[&Path], budget: Budget) -> Result<Found, NotCopied> {
+pub fn look(from: &Path, but: &[&Path], budget: Budget, go_on: GoOn<'_>) -> Result<Found, NotCopied> {
     let unreadable = |path: &Path, source| NotCopied::Read { path: path.to_owned(), source };
     let root = from.canonicalize().map_err(|e| unreadable(from, e))?;
     let caches = caches();
     let mut found = Found::default();
     let mut walk = walkdir::WalkDir::new(&root).min_depth(1).sort_by_file_name().into_iter();
     while let Some(entry) = walk.next() {
+        go_on().map_err(|e| unreadable(&root, e))?;
         let entry = match entry {
             Ok(entry) => entry,
             Err(e) => {
@@ -168,21 +169,15 @@ pub fn look(from: &Path, but: &[&Path], budget: Budget) -> Result<Found, NotCopi
     Ok(found)
 }
 
-/// Writes what was found into `to`, where nothing may be. `go_on` is asked between files and stops it by
-/// failing. What cannot be read is added to what is left out.
-pub fn write(
-    found: &mut Found,
-    from: &Path,
-    to: &Path,
-    go_on: &mut dyn FnMut() -> io::Result<()>,
-) -> io::Result<()> {
+/// Writes what was found into `to`, where nothing may be. `go_on` is asked again and again, also inside a large file, and
+/// stops it by failing. What cannot be read is added to what is left out.
+pub fn write(found: &mut Found, from: &Path, to: &Path, go_on: GoOn<'_>) -> io::Result<()> {
     durable::ensure_dir(to)?;
     for (path, _) in &found.folders {
         fs::create_dir(to.join(path))?;
     }
     for path in &found.files {
-        go_on()?;
-        match copy_file(&from.join(path), &to.join(path)) {
+        match copy_file(&from.join(path), &to.join(path), go_on) {
             // It was removed since.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
@@ -204,14 +199,14 @@ pub fn write(
 }
 
 /// Copies a file with its permissions and time. `false`: it changed each time that it was copied.
-fn copy_file(from: &Path, to: &Path) -> io::Result<bool> {
+fn copy_file(from: &Path, to: &Path, go_on: GoOn<'_>) -> io::Result<bool> {
     let mut whole = false;
     for _ in 0..AGAIN {
         let before = fs::symlink_metadata(from)?;
         if !before.is_file() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let copied = durable::copy_file(from, to);
+        let copied = durable::copy_file(from, to, go_on);
         if copied.is_err() {
             let _ = fs::remove_file(to);
         }
@@ -295,7 +290,7 @@ mod tests {
     fn a_copy_has_files_links_and_permissions_and_says_what_it_lacks() {
         let (from, to) = (source(), tempfile::tempdir().unwrap());
         let to = to.path().join("copy");
-        let mut found = look(from.path(), &[], PLENTY).unwrap();
+        let mut found = look(from.path(), &[], PLENTY, &mut || Ok(())).unwrap();
         write(&mut found, from.path(), &to, &mut || Ok(())).unwrap();
         let mut names: Vec<String> = walkdir::WalkDir::new(&to)
             .min_depth(1)
@@ -335,9 +330,9 @@ mod tests {
     #[test]
     fn what_is_too_much_is_refused_before_anything_is_written() {
         let from = source();
-        let files = look(from.path(), &[], Budget { files: 3, ..PLENTY }).unwrap_err();
+        let files = look(from.path(), &[], Budget { files: 3, ..PLENTY }, &mut || Ok(())).unwrap_err();
         assert!(matches!(files, NotCopied::TooMuch { key: "disk.copy_files", .. }), "{files}");
-        let bytes = look(from.path(), &[], Budget { bytes: 5, ..PLENTY }).unwrap_err();
+        let bytes = look(from.path(), &[], Budget { bytes: 5, ..PLENTY }, &mut || Ok(())).unwrap_err();
         assert!(
             bytes.to_string().contains("holds more bytes than a copy takes (5), caches left out"),
             "{bytes}"
@@ -347,7 +342,7 @@ mod tests {
     #[test]
     fn it_can_be_stopped_between_files() {
         let (from, to) = (source(), tempfile::tempdir().unwrap());
-        let mut found = look(from.path(), &[], PLENTY).unwrap();
+        let mut found = look(from.path(), &[], PLENTY, &mut || Ok(())).unwrap();
         let mut left = 1;
         let stopped = write(&mut found, from.path(), &to.path().join("copy"), &mut || {
             left -= 1;

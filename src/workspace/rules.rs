@@ -148,4 +148,47 @@ mod tests {
         assert!(out("a", "/etc") && out("a", "../b") && out("d/a", "../../b") && out("d/a", "x/../../../b"));
         assert!(!out("a", "b") && !out("d/a", "../b") && !out("d/e/a", "../../b") && !out("a", "x/../b"));
     }
+
+    mod random {
+        use super::*;
+        use proptest::prelude::*;
+
+        /// Patterns of all kinds: globs, paths, rubbish.
+        fn pattern() -> impl Strategy<Value = String> {
+            prop_oneof![
+                "[a-c/*?]{1,8}",
+                "(a|b|\\*\\*|\\{a,b\\}|\\[a-b\\]|!|\\.\\.)(/(a|b|\\*)){0,3}",
+                ".{0,12}"
+            ]
+        }
+
+        proptest! {
+            #[test]
+            fn what_is_forbidden_by_name_stays_so(
+                allow in prop::collection::vec(pattern(), 0..3),
+                forbid in prop::collection::vec(pattern(), 0..3),
+                protect in prop::collection::vec(pattern(), 0..3),
+                path in "[a-c. ]{1,3}(/[a-c]{1,3}){0,3}",
+                link in prop::option::of(".{0,12}"),
+            ) {
+                let part = |p: std::path::Component<'_>| matches!(p, std::path::Component::Normal(_));
+                prop_assume!(Path::new(&path).components().all(part));
+                let mut spec = TaskSpec::new("x");
+                (spec.allow, spec.forbid) = (allow, forbid);
+                let link = link.as_deref().map(Path::new);
+                if let Ok(rules) = Rules::new(&spec, &protect)
+                    && spec.permission() != crate::model::Permission::Full
+                    && link.is_some_and(Path::is_absolute)
+                {
+                    prop_assert!(rules.violation(Path::new(&path), link).is_some(), "a link to {link:?} passes");
+                }
+                spec.forbid.push(path.clone());
+                if let Ok(rules) = Rules::new(&spec, &protect)
+                    && spec.permission() != crate::model::Permission::Full
+                {
+                    prop_assert!(rules.violation(Path::new(&path), link).is_some(), "{path:?} passes");
+                }
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Git worktrees as workspaces: register under the repository's lock, fill outside it, and remove only
 //! with the proof that everything in it is kept (I7).
 
-use crate::durable;
+use crate::durable::{self, GoOn};
 use crate::git::{
     self, Change, ChangeStatus, GitError, Limits, Oid, OnBranch, Repo, Salvage, Salvaged, View, Worktree,
     worktree,
@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// A workspace that is ready: `attempts/<n>/prepared.json`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -57,7 +56,7 @@ pub fn prepare(
     repo: &Repo,
     attempt: &AttemptDir,
     wanted: &Wanted<'_>,
-    deadline: Duration,
+    go_on: GoOn<'_>,
 ) -> anyhow::Result<Worktree> {
     let Wanted { path, id, base, start, on } = *wanted;
     let reason = format!("workspool {} {id}", spool.id());
@@ -69,7 +68,7 @@ pub fn prepare(
     let alone = crate::spool::names(&spool.running()).map_or(0, |n| n.len()) <= 1;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     // Workers wait for the disk as much as they compute: on few cores four are faster than two.
-    tree.fill(start, if alone { cores.max(4) } else { 1 }, deadline)?;
+    tree.fill(start, if alone { cores.max(4) } else { 1 }, go_on)?;
     View::create(&attempt.view(), repo, &tree, base)?;
     Ok(tree)
 }

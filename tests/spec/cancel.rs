@@ -146,3 +146,20 @@ fn one_that_has_ended_does_not_keep_the_others_from_being_cancelled() {
         .says(&["has ended already (succeeded)"]);
     assert_eq!(world.state(waiting), State::Cancelled);
 }
+
+/// Git itself takes long: a filter of the user's, or a large tree.
+#[test]
+fn a_checkout_is_ended() {
+    for kind in ["worktree", "clone"] {
+        let world = World::new();
+        let repo = world.repo("r");
+        let pid = world.root().join("pid");
+        repo.write(".gitattributes", "*.slow filter=slow\n").write("a.slow", "a\n").commit("slow");
+        let smudge = format!("echo $$ > {}; exec sleep 600", pid.display());
+        repo.git(&["config", "filter.slow.smudge", &smudge]);
+        let id = world.script("true").repo(&repo).with("workspace", kind).ok();
+        assert_eq!(cancel_running(&world, id).phase, Some(Phase::Preparing), "{kind}");
+        assert_eq!(world.names("queue"), Vec::<String>::new());
+        world.run(&["check"]).ok();
+    }
+}

@@ -297,3 +297,43 @@ fn the_environment_is_made_from_nothing() {
     assert!(tmp.starts_with(world.root().to_str().unwrap()), "{tmp}");
     assert!(!std::path::Path::new(tmp).exists(), "its temporary folder is gone with it");
 }
+
+#[test]
+fn the_time_for_making_a_workspace_is_limited() {
+    let world = World::configured("[defaults]\nprepare_timeout = 1");
+    let repo = world.repo("r");
+    repo.write(".gitattributes", "*.slow filter=slow\n").write("a.slow", "a\n").commit("slow");
+    let pid = world.root().join("pid");
+    repo.git(&["config", "filter.slow.smudge", &format!("echo $$ > {}; exec sleep 600", pid.display())]);
+    let id = world.script("true").repo(&repo).with("retries", "0").ok();
+    let result = ended(&world, id);
+    assert_eq!(
+        (result.state, result.class, result.phase),
+        (State::Failed, Some(Class::Workspace), Some(Phase::Preparing))
+    );
+    assert_eq!(result.message, "the time for making the workspace is over");
+    world.assert_gone(&pid);
+}
+
+#[test]
+fn the_time_of_setup_is_limited() {
+    let world = World::configured("[defaults]\nsetup_timeout = 1");
+    let repo = world.repo("r");
+    let pid = world.root().join("pid");
+    let slow = world.misbehave_line(&[
+        "ignore-term",
+        "bare-child",
+        pid.to_str().unwrap(),
+        "600000",
+        "sleep",
+        "600000",
+    ]);
+    let id = world.script("touch never").repo(&repo).with("setup", slow).with("retries", "0").ok();
+    let result = ended(&world, id);
+    assert_eq!(
+        (result.state, result.class, result.phase),
+        (State::Failed, Some(Class::Workspace), Some(Phase::Setup))
+    );
+    assert!(result.message.starts_with("setup command failed (its time was over)"), "{}", result.message);
+    world.assert_gone(&pid);
+}

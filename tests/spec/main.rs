@@ -17,6 +17,7 @@ mod clones;
 mod confine;
 mod copies;
 mod failures;
+mod full_disk;
 mod gate;
 mod inbox;
 mod lacks;

@@ -288,3 +288,58 @@ fn a_worker_that_adds_a_revision_of_its_task_is_not_believed() {
     assert!(!world.dir(id).record(2).exists());
     assert_eq!(world.task(id).revision, 1);
 }
+
+#[test]
+fn a_worker_that_deletes_its_workspace_fails_and_its_commits_are_kept() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let head = repo.head();
+    let delete = |kind: &str, how: &str, code: u8| {
+        let script = format!("{how}; rm -rf \"$PWD\"; exit {code}");
+        world.script(&script).repo(&repo).with("workspace", kind).verify("true").ok()
+    };
+    let commit = "echo x > x.txt; git add x.txt; git commit -q -m mine";
+    let (done, failed) = (delete("worktree", commit, 0), delete("worktree", commit, 3));
+    let apart = [delete("clone", commit, 0), delete("copy", "echo x > x.txt", 0)];
+    let none = delete("temporary", "true", 0);
+    let other = world.script("echo y > y.txt").repo(&repo).ok();
+    world.drain();
+    for id in [done].into_iter().chain(apart).chain([none]) {
+        let result = world.result(id);
+        assert_eq!((result.state, result.class), (State::Failed, Some(Class::WorkerFailed)));
+        assert_eq!(result.message, "the worker deleted its workspace");
+        assert_eq!(result.changed, []);
+    }
+    let result = world.result(failed);
+    assert_eq!((result.class, result.exit_code), (Some(Class::WorkerFailed), Some(3)));
+    for id in [done, failed] {
+        assert_eq!(repo.rev(&format!("workspool/{id}")), head, "failed work is never on the branch");
+        assert_eq!(repo.show(&format!("refs/workspool/kept/{id}/1"), "x.txt"), "x\n");
+    }
+    world.succeeded(other);
+    world.run(&["check"]).ok();
+    world.on("retry", done, &[]).ok();
+    world.drain();
+    assert_eq!(world.result(done).attempt, 2);
+    world.run(&["check"]).ok();
+}
+
+#[test]
+fn a_worker_that_rewrites_its_history_is_found_out() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let forge = |text: &str| {
+        let verbs = ["write", "x.txt", "x", "spool-write", "events.jsonl", text];
+        world.misbehave(&verbs).repo(&repo).verify("true").ok()
+    };
+    let cut = "f=$WORKSPOOL_HOME/tasks/$WORKSPOOL_TASK/events.jsonl; sed 1d $f > $f.new; mv $f.new $f; echo x > x.txt";
+    let all = [forge("?\n"), forge(""), world.script(cut).repo(&repo).verify("true").ok()];
+    world.drain();
+    for id in all {
+        let result = world.succeeded(id);
+        let told = |w: &String| w.starts_with("the task's history was changed (line ");
+        assert!(result.warnings.iter().any(told), "{:?}", result.warnings);
+        world.on("audit", id, &[]).exits(40);
+        world.on("accept", id, &[]).exits(40).says(&["events.jsonl does not match its receipt"]);
+    }
+}

@@ -261,7 +261,7 @@ fn take(
     collect::make_readable(&view.record.tree.path);
     let listing = snapshot::list(&git)?;
     let mut collected = collect::walk(view, &listing, secrets, limits, Taking::Rest);
-    let added = snapshot::add(&git, collected.except.iter().map(PathBuf::as_path));
+    let added = snapshot::add(&git, collected.except.iter().map(PathBuf::as_path), &mut || Ok(()));
     let tree = match added {
         Ok(()) => git.writes("write-tree").oid()?,
         // A filter that is missing or fails, a file that git cannot take: everything goes past it.

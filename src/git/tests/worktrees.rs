@@ -28,7 +28,7 @@ fn twenty_four_at_once_under_the_lock_all_succeed() {
                 let tree =
                     worktree::add(repo, &path, &format!("t{at}"), base, OnBranch::New, "test").unwrap();
                 drop(held);
-                tree.fill(base, 1, LONG).unwrap();
+                tree.fill(base, 1, &mut || Ok(())).unwrap();
                 tree.verify(repo).unwrap();
                 assert!(path.join("a.txt").is_file());
             });
@@ -68,7 +68,7 @@ fn a_registration_whose_folder_is_gone_is_replaced() {
     let again = worktree::add(&task.repo, path, "t1", base, OnBranch::New, "x");
     assert!(again.is_err(), "the branch is there, and New says that it must not be");
     let again = worktree::add(&task.repo, path, "t1", base, OnBranch::Existing, "x").unwrap();
-    again.fill(base, 1, LONG).unwrap();
+    again.fill(base, 1, &mut || Ok(())).unwrap();
     assert!(path.join("a.txt").is_file());
     fs::remove_dir_all(path).unwrap();
     worktree::add(&task.repo, path, "t1", base, OnBranch::Reset, "x").unwrap();
@@ -162,7 +162,7 @@ fn a_scratch_tree_holds_the_commit_and_runs_nothing_that_a_worker_planted() {
     let commit = task.finish();
     let path = f.path("trees/t1-gate");
     let scratch = Scratch::add(&task.repo, &path, &commit).unwrap();
-    scratch.fill(&task.view, &commit, 1, LONG).unwrap();
+    scratch.fill(&task.view, &commit, 1, &mut || Ok(())).unwrap();
     assert!(!mark.exists());
     assert!(path.join("new").is_file() && !path.join("ignored.log").exists());
     assert_eq!(worktree::list_ours(&task.repo).unwrap().len(), 2);

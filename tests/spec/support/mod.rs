@@ -1,6 +1,7 @@
 //! What every test of the specification stands on: a world of its own, and verbs in it.
 
 mod census;
+mod disk;
 mod misbehave;
 mod ran;
 mod repo;

@@ -41,12 +41,18 @@ impl World {
 
     /// A world whose `config.toml` begins so (keys of the top level, then sections).
     pub fn configured(config: &str) -> World {
+        World::made(config, |_| ())
+    }
+
+    /// A world in which some folders are prepared before anything is there.
+    pub(super) fn made(config: &str, prepare: impl FnOnce(&Path)) -> World {
         let dir = tempfile::Builder::new().prefix("workspool-spec-").tempdir().unwrap();
         // What programs say of a path is its real one.
         let root = dir.path().canonicalize().unwrap();
         for folder in ["home", "spool", "repos"] {
             fs::create_dir(root.join(folder)).unwrap();
         }
+        prepare(&root);
         let world = World { dir, root, env: Mutex::default() };
         world.configure(config);
         world.spool();
@@ -354,6 +360,7 @@ impl Drop for World {
         for process in &left {
             process.kill();
         }
+        super::disk::unmount_below(&self.root);
         make_removable(self.dir.path());
         if !left.is_empty() && !std::thread::panicking() {
             let list: Vec<String> = left.iter().map(|p| format!("{} {}", p.pid, p.what)).collect();
