@@ -62,6 +62,11 @@ pub fn write(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<FileRef
     }
     let history = std::fs::read(locked.dir().events()).context("cannot read the history")?;
     let view = proven.attempt.view();
+    let records = records(locked, proven)?;
+    // Who reads the receipt after a power loss must find what it names. The history follows with its last line.
+    let mut named = records.clone();
+    named.extend(View::fixed_files(&view));
+    durable::sync_below(root, &named).context("cannot sync what the receipt names")?;
     let receipt = Receipt {
         version: VERSION,
         task: locked.id(),
@@ -80,7 +85,7 @@ pub fn write(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<FileRef
         verification: proven.verification,
         gate,
         view_sha256: if view.is_dir() { Some(View::open(&view)?.fingerprint()?) } else { None },
-        files: files(locked, proven)?,
+        files: records.iter().map(|path| file(root, path)).collect::<anyhow::Result<_>>()?,
         events: ReceiptEvents {
             lines: history.iter().filter(|b| **b == b'\n').count() as u64,
             head: events::walk_chain(&history).head,
@@ -113,8 +118,7 @@ fn worker(proven: &Proven<'_>) -> anyhow::Result<ReceiptWorker> {
 }
 
 /// Every record that does not change any more.
-fn files(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<Vec<FileRef>> {
-    let root = locked.dir().path();
+fn records(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<BTreeSet<PathBuf>> {
     let mut paths: BTreeSet<PathBuf> = (1..=proven.revision.0).map(|n| locked.dir().record(n)).collect();
     let attempt = proven.attempt.path();
     for name in names(attempt)? {
@@ -130,7 +134,7 @@ fn files(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<Vec<FileRef
     }
     let kept = walkdir::WalkDir::new(locked.dir().artifacts()).sort_by_file_name();
     paths.extend(kept.into_iter().flatten().filter(|e| e.file_type().is_file()).map(|e| e.into_path()));
-    paths.iter().map(|path| file(root, path)).collect()
+    Ok(paths)
 }
 
 fn file(root: &Path, path: &Path) -> anyhow::Result<FileRef> {

@@ -29,7 +29,13 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Bench {
+        Bench::on(|_| ())
+    }
+
+    /// A bench in a folder that is prepared before anything is there.
+    pub fn on(prepare: impl FnOnce(&Path)) -> Bench {
         let dir = tempfile::Builder::new().prefix("faults-").tempdir().unwrap();
+        prepare(dir.path());
         let bench = Bench { dir };
         fs::create_dir_all(bench.path("home")).unwrap();
         fs::create_dir_all(bench.spool_path()).unwrap();
@@ -96,8 +102,10 @@ impl Bench {
     /// Runs the program without a fault; it must succeed.
     pub fn run(&self, args: &[&str]) -> String {
         let out = finish(self.command(args), args);
-        assert!(out.status.success(), "{args:?}: {}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
-        String::from_utf8_lossy(&out.stdout).into_owned()
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{args:?}: {}\n{text}{said}", out.status);
+        text
     }
 
     /// Runs the program with a fault, however that ends.
@@ -200,9 +208,17 @@ impl Bench {
 
     /// Waits until a worker has counted itself.
     pub fn await_ledger(&self) {
+        self.await_some("a worker has begun", || (!self.ledger().is_empty()).then_some(()));
+    }
+
+    /// Waits until `look` finds something.
+    pub fn await_some<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         let began = Instant::now();
-        while self.ledger().is_empty() {
-            assert!(began.elapsed() < PATIENCE, "no worker has begun");
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            assert!(began.elapsed() < PATIENCE, "waited in vain until {what}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }

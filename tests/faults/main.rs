@@ -11,6 +11,10 @@
 
 mod bench;
 mod budget;
+#[cfg(target_os = "linux")]
+mod instants;
+#[cfg(target_os = "linux")]
+mod power;
 mod scenarios;
 #[cfg(target_os = "linux")]
 mod storm;

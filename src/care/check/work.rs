@@ -99,13 +99,16 @@ pub(super) fn look(
         }
         let plan: Option<Plan> = read_json(&attempt.file("attempt.json")).ok().flatten();
         let newer = (n + 1..=last).any(|k| read_prepared(&dir.attempt(k)).ok().flatten().is_some());
-        let in_tree = !newer && plan.is_some_and(|p| p.workspace.is_dir());
+        // A power loss may have taken the plan.
+        let tree = plan.map_or_else(|| crate::workspace::path(spool, task), |p| p.workspace);
+        let in_tree = !newer && tree.is_dir();
         let salvaged = ours.refs.contains_key(&format!("{SALVAGE}{}/{n}", one.id));
         let aside = spool.worktrees().join(".kept").join(format!("{}.1", one.id)).exists();
         // The tree of an attempt that nobody looked at went only with the proof that a commit holds all.
         let nothing = match last_work(attempt.path()) {
             Some(work) => work.changes.is_empty() && work.head.is_none(),
-            None => newer,
+            // So may one that was never on the disk.
+            None => newer || attempt.was_cut(),
         };
         let kept = || commit_of(spool, one, n).is_some_and(|commit| ours.holds(one, n, &commit));
         if !(in_tree || salvaged || aside || nothing || kept()) {
