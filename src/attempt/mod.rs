@@ -106,7 +106,7 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
     let task = task.map_err(|e| fault(e.into()))?;
     let repo = match (&task.repo, task.spec.workspace()) {
         (Some(repo), WorkspaceKind::Worktree | WorkspaceKind::Clone) => {
-            let opened = Repo::open(&repo.path).map_err(|e| {
+            let opened = Repo::open_again(&repo.path).map_err(|e| {
                 Box::new(Outcome::failed(
                     Class::Workspace,
                     Phase::Preparing,

@@ -15,7 +15,7 @@
 //!
 //! | operation | processes |
 //! | --- | --- |
-//! | [`Repo::open`] | 1 (and 1 for git's version, once a process) |
+//! | [`Repo::open`] | 1 (and 1 for git's version, once a process); [`Repo::open_again`] 1 |
 //! | [`worktree::add`] + [`Worktree::fill`] | 2 (1 more for a stale registration) |
 //! | [`View::create`] | 1 |
 //! | [`View::snapshot`] | 3; 1 more with untracked links, 1 more with a worker's own commits |

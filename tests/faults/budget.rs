@@ -95,7 +95,7 @@ fn a_task_in_a_worktree_keeps_to_its_budget_of_git_processes() {
     };
     drained();
     let counts = drained();
-    assert_eq!(PROCESSES.map(|name| of(&counts, &[name])), [1, 2, 2, 17], "{counts:?}");
+    assert_eq!(PROCESSES.map(|name| of(&counts, &[name])), [1, 2, 2, 16], "{counts:?}");
     // As for a task that does nothing, with one more step and the view. What git waits for is its own.
     assert_eq!(of(&counts, &SYNCS), 37, "{counts:?}");
     let again = drained();
