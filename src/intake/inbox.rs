@@ -11,7 +11,7 @@ use crate::model::config::Inbox;
 use crate::model::input::{self, Submission};
 use crate::model::task::SubmittedBy;
 use crate::model::{Config, Door, Problem, ProblemKind, Rejection, VERSION};
-use crate::spool::{Spool, events, names};
+use crate::spool::{Spool, dropped_name, events, names};
 use anyhow::Context as _;
 use chrono::Utc;
 use serde::Serialize;
@@ -106,7 +106,7 @@ fn admit_file(
     let path = inbox.path.join(name);
     let shown = name.to_string_lossy().into_owned();
     let taking = shown.starts_with(TAKING);
-    let original = shown.strip_prefix(TAKING).unwrap_or(&shown).to_owned();
+    let original = dropped_name(shown.strip_prefix(TAKING).unwrap_or(&shown));
 
     let Some(meta) = stat(&path)? else { return Ok(()) };
     if !meta.is_file() {
@@ -221,21 +221,22 @@ fn refuse(
     let dir = spool.rejected();
     let rejection = Rejection { version: VERSION, file: original.to_owned(), at: Utc::now(), problems };
     let bytes = serde_json::to_vec_pretty(&rejection)?;
+    // Told before the file is away: after a crash it is refused once more, and told again.
+    answer_file(spool, inbox, &format!("{original}.reason.json"), &bytes, true)?;
     for n in 1.. {
         let name = if n == 1 { original.to_owned() } else { format!("{original}.{n}") };
         let reason = dir.join(format!("{name}.reason.json"));
-        if dir.join(&name).exists() || !durable::create_new(&reason, &bytes)? {
+        if stat(&dir.join(&name))?.is_some() {
             continue;
         }
+        // One that is there without its file is of a refusal that a crash cut short, or the file was taken back.
+        durable::replace(&reason, &bytes)?;
         match durable::move_across(path, &dir.join(&name)) {
             Ok(()) => break,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(durable::remove_file(&reason)?),
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => durable::remove_file(&reason)?,
             Err(e) => return Err(e).context("cannot move it to rejected/"),
         }
-    }
-    if inbox.results.is_some() {
-        answer_file(spool, inbox, &format!("{original}.reason.json"), &bytes, true)?;
     }
     admitted.refused.push(original.to_owned());
     Ok(())

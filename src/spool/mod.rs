@@ -20,5 +20,5 @@ pub use error::SpoolError;
 pub use events::EventLog;
 pub use head::Head;
 pub use layout::{AttemptDir, FOLDERS, HOME_VARIABLE, Spool, TaskDir, is_empty, names, parsed};
-pub use query::Tickets;
+pub use query::{Tickets, dropped_name};
 pub use tickets::{DONE_FOLDER, Found, Hold, LockedTask, Place, done_place, read_json, ticket_of};

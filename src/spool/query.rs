@@ -1,9 +1,24 @@
 //! Finding tasks: by id, by the beginning of one, by a dropped file's name; and listing them newest first.
 
-use super::{Found, Place, Spool, SpoolError, names, parsed};
+use super::{Found, Place, Spool, SpoolError, events, names, parsed};
 use crate::model::{DoneTicket, HeldReason, State, TaskId, Ticket, TimedTicket};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::Path;
+
+/// Longest name of a dropped file that is kept: there must be room for what is put before and after it.
+const MAX_NAME: usize = 200;
+
+/// The name by which a dropped file is known: its own, or if that is long its beginning and a hash of all of it.
+pub fn dropped_name(name: &str) -> String {
+    if name.len() <= MAX_NAME {
+        return name.to_owned();
+    }
+    let ending = if name.ends_with(".jsonl") { ".jsonl" } else { ".json" };
+    let hash = &events::hash(name.as_bytes())[..16];
+    let most = MAX_NAME - ending.len() - hash.len() - 1;
+    let cut = (0..=most).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}-{hash}{ending}", &name[..cut])
+}
 
 /// Shortest beginning of an id that stands for it.
 const MIN_PREFIX: usize = 4;
@@ -42,8 +57,9 @@ impl Spool {
 
     /// Finds the task that a dropped file became.
     fn resolve_dropped(&self, name: &str) -> Option<TaskId> {
-        let file = Path::new(name).file_name()?.to_str()?;
-        let answer = std::fs::read(self.taken().join(file)).ok()?;
+        let file = dropped_name(Path::new(name).file_name()?.to_str()?);
+        let taken = |file: &str| std::fs::read(self.taken().join(file)).ok();
+        let answer = taken(&file).or_else(|| taken(&format!("{file}.json")))?;
         let answer: serde_json::Value = serde_json::from_slice(&answer).ok()?;
         answer.get("tasks")?.get(0)?.get("id")?.as_str()?.parse().ok()
     }
@@ -74,16 +90,27 @@ impl Spool {
                 }
             }
         }
-        found.sort_unstable_by_key(|f| std::cmp::Reverse(f.ticket.task));
-        // A ticket that moved while we read may have been seen twice.
-        found.dedup_by_key(|f| f.ticket.task);
-        Ok(found)
+        Ok(newest_first(found))
     }
 
     /// All tickets: active ones newest first, then ended ones, the folder that ended last first. Reads a
-    /// folder of ended ones only when it is asked for, so that a short list costs the same with any history.
+    /// folder of ended ones, but for that one, only when it is asked for, so that a short list costs the same
+    /// with any history. Each task comes once, however its ticket moves meanwhile.
     pub fn all_tickets(&self) -> Result<Tickets, SpoolError> {
-        Ok(Tickets { spool: self.clone(), ready: self.active()?.into(), folders: self.done_folders()? })
+        self.tickets_beside(self.active()?)
+    }
+
+    /// The tickets that were found active, less those that have ended since, and the ended ones.
+    fn tickets_beside(&self, active: Vec<Found>) -> Result<Tickets, SpoolError> {
+        let folders = self.done_folders()?;
+        let mut tickets = Tickets { spool: self.clone(), ready: active.into(), read: None, folders };
+        if let Some(last) = tickets.folders.pop() {
+            let ended = self.ended_in(last)?;
+            let ids: HashSet<TaskId> = ended.iter().map(|found| found.ticket.task).collect();
+            tickets.ready.retain(|found| !ids.contains(&found.ticket.task));
+            tickets.read = Some(ended);
+        }
+        Ok(tickets)
     }
 
     /// All tickets that come after a task in that order, without reading what comes before it.
@@ -101,7 +128,7 @@ impl Spool {
         folders.retain(|folder| *folder < last);
         let mut ready = self.ended_in(last)?;
         ready.retain(|found| found.ticket.task < id);
-        Ok(Tickets { spool: self.clone(), ready, folders })
+        Ok(Tickets { spool: self.clone(), ready, read: None, folders })
     }
 
     fn done_folders(&self) -> Result<Vec<u64>, SpoolError> {
@@ -129,11 +156,27 @@ impl Spool {
     }
 }
 
+/// Sorts tickets that were found in this order, and keeps of each task what was found last: a ticket that moved
+/// while the folders were read is seen twice.
+fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
+    found.sort_by_key(|found| std::cmp::Reverse(found.ticket.task));
+    found.dedup_by(|later, kept| {
+        let same = later.ticket.task == kept.ticket.task;
+        if same {
+            std::mem::swap(later, kept);
+        }
+        same
+    });
+    found
+}
+
 /// All tickets of a spool, one after the other.
 #[derive(Debug)]
 pub struct Tickets {
     spool: Spool,
     ready: VecDeque<Found>,
+    /// What comes next and was read already.
+    read: Option<VecDeque<Found>>,
     folders: Vec<u64>,
 }
 
@@ -145,11 +188,63 @@ impl Iterator for Tickets {
             if let Some(found) = self.ready.pop_front() {
                 return Some(Ok(found));
             }
+            if let Some(read) = self.read.take() {
+                self.ready = read;
+                continue;
+            }
             let folder = self.folders.pop()?;
             match self.spool.ended_in(folder) {
                 Ok(ready) => self.ready = ready,
                 Err(e) => return Some(Err(e)),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Short;
+
+    fn found(place: Place, task: TaskId) -> Found {
+        let ticket = Ticket { key: 1, task, repo: Short::of("r"), worker: Short::of("w"), attempt: 1 };
+        Found { place, ticket }
+    }
+
+    #[test]
+    fn a_task_that_moves_while_folders_are_read_comes_once_as_it_was_seen_last() {
+        let a = TaskId::generate();
+        let b = a.plus(1);
+        let seen = vec![found(Place::Queue, a), found(Place::Queue, b), found(Place::Running, a)];
+        assert_eq!(newest_first(seen), [found(Place::Queue, b), found(Place::Running, a)]);
+        let hand = Place::Held(HeldReason::Hand, None);
+        assert_eq!(newest_first(vec![found(Place::Queue, a), found(hand, a)]), [found(hand, a)]);
+    }
+
+    #[test]
+    fn a_task_that_ends_while_they_are_read_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = Spool::open(dir.path()).unwrap();
+        let a = TaskId::generate();
+        let b = a.plus(1);
+        let active = vec![found(Place::Running, b), found(Place::Running, a)];
+        let done = DoneTicket { ticket: active[1].ticket, state: State::Succeeded };
+        std::fs::create_dir_all(spool.done().join("000001")).unwrap();
+        std::fs::write(spool.done().join("000001").join(done.to_string()), "").unwrap();
+        let all: Result<Vec<Found>, SpoolError> = spool.tickets_beside(active).unwrap().collect();
+        assert_eq!(all.unwrap(), [found(Place::Running, b), found(Place::Done(1, State::Succeeded), a)]);
+    }
+
+    #[test]
+    fn a_long_name_is_cut_and_stays_its_own() {
+        assert_eq!(dropped_name("task.json"), "task.json");
+        let long = |end: &str| format!("{}{end}", "ü".repeat(120));
+        for end in ["1.json", "2.json", "1.jsonl"] {
+            let name = dropped_name(&long(end));
+            assert!(name.len() <= MAX_NAME && name.starts_with("üüü"), "{name}");
+            assert_eq!(Path::new(&name).extension(), Path::new(end).extension());
+            assert_eq!(dropped_name(&name), name);
+        }
+        assert_ne!(dropped_name(&long("1.json")), dropped_name(&long("2.json")));
     }
 }

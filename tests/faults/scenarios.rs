@@ -55,6 +55,14 @@ pub const SCENARIOS: &[Scenario] = &[
         expect: both_or_none,
     },
     Scenario { name: "inbox", process: "tick", thin: 1, prepare: inbox, after: nothing, expect: just_one },
+    Scenario {
+        name: "inbox-refused",
+        process: "tick",
+        thin: 1,
+        prepare: inbox_refused,
+        after: nothing,
+        expect: refused_once,
+    },
     Scenario { name: "tick", process: "tick", thin: 1, prepare: tick, after: nothing, expect: succeeded },
     Scenario {
         name: "supervisor",
@@ -260,6 +268,21 @@ fn inbox(bench: &Bench) -> Ready {
     ready(&["tick", "--quiet"], Vec::new())
 }
 
+fn inbox_refused(bench: &Bench) -> Ready {
+    let _ = bench.spool();
+    let (drop, answers) = (bench.path("drop"), bench.path("answers"));
+    for folder in [&drop, &answers] {
+        fs::create_dir(folder).unwrap();
+    }
+    let config = bench.spool_path().join("config.toml");
+    let text = fs::read_to_string(&config).unwrap_or_default();
+    let inbox = format!("[[inbox]]\npath = {drop:?}\nresults = {answers:?}\n");
+    fs::write(config, format!("{text}\n{inbox}")).unwrap();
+    fs::write(bench.spool_path().join("inbox/own.json"), "[1]").unwrap();
+    fs::write(drop.join("further.json"), "[2]").unwrap();
+    ready(&["tick", "--quiet"], Vec::new())
+}
+
 fn tick(bench: &Bench) -> Ready {
     let id = given(bench, "true", &[]);
     ready(&["tick", "--quiet"], vec![id])
@@ -456,6 +479,24 @@ fn at_most_one(bench: &Bench, _: &Ready, strict: bool) {
 fn just_one(bench: &Bench, _: &Ready, strict: bool) {
     assert_eq!(bench.ids().len(), 1);
     ended_well(bench, strict);
+}
+
+/// Each refused file is there once, with its reason, and its client was told.
+fn refused_once(bench: &Bench, _: &Ready, _: bool) {
+    let shown = |folder: std::path::PathBuf| {
+        let names = workspool::spool::names(&folder).unwrap();
+        let mut names: Vec<String> = names.into_iter().map(|n| n.into_string().unwrap()).collect();
+        names.retain(|name| !name.starts_with('.'));
+        names.sort();
+        names
+    };
+    assert_eq!(
+        shown(bench.spool_path().join("rejected")),
+        ["further.json", "further.json.reason.json", "own.json", "own.json.reason.json"]
+    );
+    assert_eq!(shown(bench.path("answers")), ["further.json.reason.json"]);
+    assert!(shown(bench.path("drop")).is_empty() && shown(bench.spool_path().join("inbox")).is_empty());
+    assert_eq!(bench.ids().len(), 0);
 }
 
 fn both_or_none(bench: &Bench, _: &Ready, strict: bool) {

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use workspool::model::{Door, ProblemKind, Rejection, State, TaskId};
+use workspool::spool::dropped_name;
 
 fn task(script: &str) -> String {
     json!({"objective": script, "worker": "shell"}).to_string()
@@ -214,6 +215,45 @@ fn a_name_that_comes_again_is_another_task() {
         world.names("rejected"),
         ["bad.json", "bad.json.2", "bad.json.2.reason.json", "bad.json.reason.json"]
     );
+}
+
+#[test]
+fn a_name_as_long_as_a_file_system_takes_is_taken_and_refused_like_any_other() {
+    let world = World::configured("[[inbox]]\npath = \"{root}/drop\"\nresults = \"{root}/answers\"");
+    for folder in ["drop", "answers"] {
+        fs::create_dir(world.root().join(folder)).unwrap();
+    }
+    let [good, bad] = ["g", "b"].map(|letter| format!("{}.json", letter.repeat(250)));
+    for inbox in ["spool/inbox", "drop"] {
+        fs::write(world.root().join(inbox).join(&good), task("true")).unwrap();
+        fs::write(world.root().join(inbox).join(&bad), "[]").unwrap();
+    }
+    world.drain();
+    let (kept, refused) = (dropped_name(&good), dropped_name(&bad));
+    assert!(kept.starts_with("ggg") && kept.ends_with(".json") && kept.len() < good.len());
+    let id = id_in(&answer(&world, &kept));
+    world.succeeded(id);
+    // Its client knows it by the whole of its name.
+    assert!(world.run(&["show", &good]).ok().text().contains("succeeded"));
+    assert_eq!(reason(&world, &refused).file, refused);
+    assert_eq!(world.names("inbox"), Vec::<String>::new());
+    let answers = world.root().join("answers");
+    assert!(answers.join(&kept).is_file() && answers.join(format!("{refused}.reason.json")).is_file());
+    assert_eq!(fs::read_dir(world.root().join("drop")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_reason_without_its_file_makes_room_for_the_next() {
+    let world = World::new();
+    world.drop_file("spool/inbox", "a.json", "[]");
+    world.drain();
+    let rejected = world.spool_path().join("rejected");
+    // The client has mended it.
+    fs::remove_file(rejected.join("a.json")).unwrap();
+    world.drop_file("spool/inbox", "a.json", r#"{"objective": ""}"#);
+    world.drain();
+    assert_eq!(world.names("rejected"), ["a.json", "a.json.reason.json"]);
+    assert!(reason(&world, "a.json").problems[0].message.contains("empty"));
 }
 
 #[test]
