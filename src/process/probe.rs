@@ -1,10 +1,12 @@
 //! Runs a small program with a time limit, and takes what it prints: to ask for a version, to call a manager of
-//! services. Not for what a task runs: that has a keeper.
+//! services. Not for what a task runs: that has a keeper. What may not stay dies with the process that asks, by the
+//! kernel's word where it gives one (Linux); what it started itself is ended with its group by whoever asks.
 
-use super::{Signal, new_session};
+use super::{Signal, die_with_parent, new_session};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -51,6 +53,13 @@ pub fn ask(mut command: Command, asking: Asking) -> io::Result<Option<Said>> {
     command.stdin(if asking.input.is_some() { Stdio::piped() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     new_session(&mut command);
+    if !asking.may_leave {
+        let parent = rustix::process::getpid();
+        // SAFETY: `die_with_parent` makes two system calls and allocates nothing.
+        unsafe {
+            command.pre_exec(move || die_with_parent(parent));
+        }
+    }
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
     // Each in a thread of its own: a descendant that keeps a pipe open must not hold us up.
@@ -138,7 +147,22 @@ mod tests {
 
     #[test]
     fn what_does_not_end_is_killed() {
-        assert!(asked("sleep 600 & sleep 600", Duration::from_millis(100)).is_none());
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        // However busy the machine is, its child is there by the deadline: it has no other end.
+        let script = format!("sleep 600 & echo $! > {}; wait", file.display());
+        let mut limit = Duration::from_millis(100);
+        while !file.exists() {
+            assert!(asked(&script, limit).is_none());
+            limit *= 2;
+        }
+        let pid: u32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        let gone =
+            super::super::unix::poll_until(
+                LIMIT,
+                || Ok(super::super::sys::look(pid)?.is_none_or(|p| p.dead)),
+            );
+        assert!(gone.unwrap(), "what it started in its group lives on");
     }
 
     #[test]

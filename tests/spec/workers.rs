@@ -3,7 +3,9 @@
 use crate::support::World;
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use workspool::model::{Class, State};
+use workspool::process::{Identity, Liveness};
 
 fn link(world: &World, name: &str, args: &[&str]) {
     let command = world.misbehave_command(args);
@@ -25,6 +27,32 @@ fn a_program_is_linked_by_one_command_and_does_the_work() {
     let result = world.succeeded(id);
     assert_eq!(result.worker.name.as_str(), "mine");
     assert_eq!(repo.show(&result.commit.unwrap(), "made.txt"), "by my agent");
+}
+
+/// A kernel that ends children with their parent is Linux's.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_that_is_asked_something_dies_with_whoever_asked() {
+    let world = World::new();
+    let (program, pid) = (world.root().join("slow"), world.root().join("pid"));
+    fs::write(
+        &program,
+        format!("#!/bin/sh\necho $$ > {0}.new; mv {0}.new {0}; exec sleep 600\n", pid.display()),
+    )
+    .unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let profile = json!({ "name": "slow", "command": [program], "health": { "signed_in": [program] } });
+    let file = world.root().join("profile.json");
+    fs::write(&file, profile.to_string()).unwrap();
+    world.run(&["workers", "link", "--file", &file.to_string_lossy()]).ok();
+    let mut asking = world.command(&["workers", "check", "slow"]).spawn().unwrap();
+    world.await_file(&pid);
+    asking.kill().unwrap();
+    asking.wait().unwrap();
+    let pid: u32 = fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+    world.await_until("it is gone", || {
+        Identity::of(pid).unwrap().is_none_or(|it| it.liveness().unwrap() != Liveness::Alive)
+    });
 }
 
 #[test]
