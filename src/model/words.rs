@@ -175,7 +175,7 @@ words! {
         Time = "time",
         /// Until other tasks have succeeded.
         Needs = "needs",
-        /// Until somebody answers the worker's question.
+        /// Until somebody answers the worker's question. No worker can ask one yet.
         Answer = "answer",
         /// Until a provider's limit lifts.
         Quota = "quota",
@@ -191,7 +191,7 @@ words! {
         Done = "done",
         /// A task ended otherwise.
         Failed = "failed",
-        /// A worker asks something.
+        /// A worker asks something. None can yet.
         Question = "question",
     }
 }

@@ -83,7 +83,7 @@ pub fn why(house: &House, id: TaskId) -> anyhow::Result<Vec<String>> {
                         lines.push(format!("it will be queued at {}", until.to_rfc3339()));
                     }
                 }
-                HeldReason::Answer => lines.push(format!("answer with `workspool answer {id}`")),
+                HeldReason::Answer => {}
             }
         }
         Place::Running => {
