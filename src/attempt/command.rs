@@ -63,7 +63,7 @@ impl Attempt<'_> {
             // Nothing is filled into what a shell reads: it could end a word, or begin a command.
             Command::Shell(line) => Command::Shell(line.clone()),
         };
-        let mut plan = self.command_plan(&step, &command, TIME)?;
+        let mut plan = self.command_plan_in(&self.plan.workspace, self.folder(), &step, &command, TIME)?;
         plan.env.extend(made.env);
         plan.env.extend(private::variables(profile, &values));
         plan.pass_env.extend(made.pass_env);
@@ -86,7 +86,7 @@ impl Attempt<'_> {
     fn steering(&self) -> Option<String> {
         let workspace = &self.plan.workspace;
         let mut cwd = workspace.clone();
-        cwd.extend(&self.task.spec.subdir);
+        cwd.extend(self.folder());
         invoke::steering(&self.plan.profile, workspace, &cwd)
     }
 
@@ -163,6 +163,7 @@ impl Attempt<'_> {
             return Ok(self.task.spec.objective.clone());
         }
         let mut input = PromptInput::of(&self.task.spec);
+        input.subdir = self.folder().map(|folder| folder.to_string_lossy().into_owned());
         input.verify = self.verify_commands().iter().map(ToString::to_string).collect();
         input.protected = self.plan.repo_config.protected.clone();
         input.needs = need_results(self.locked.spool(), &self.task.needs);

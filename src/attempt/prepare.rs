@@ -98,7 +98,7 @@ impl Attempt<'_> {
         if let Some(base) = prepared.base {
             let _ = self.copied.set(base);
         }
-        if let Some(end) = self.setup(outcome)? {
+        if let Some(end) = self.check_folder().map_or_else(|| self.setup(outcome), |end| Ok(Some(end)))? {
             return Ok(Some(end));
         }
         if let Some(repo) = &self.repo

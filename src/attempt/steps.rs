@@ -6,7 +6,7 @@ use crate::durable;
 use crate::keeper::{
     self, Carried, CarryError, Cause, DeadlineKind, Ended, Loss, StepExit, StepPlan, StepState,
 };
-use crate::model::{Command, EventKind, Phase};
+use crate::model::{Class, Command, EventKind, Phase};
 use crate::process::{Census, Identity, Survivor};
 use crate::redact;
 use crate::spool::AttemptDir;
@@ -23,30 +23,53 @@ impl Attempt<'_> {
         command: &Command,
         total: Duration,
     ) -> anyhow::Result<StepPlan> {
-        self.command_plan_in(&self.plan.workspace, step, command, total)
+        self.command_plan_in(&self.plan.workspace, self.task.spec.subdir.as_deref(), step, command, total)
     }
 
-    /// The plan of such a command in another tree than the workspace.
+    /// The plan of such a command in a tree, or a folder of it.
     pub(super) fn command_plan_in(
         &self,
         root: &Path,
+        folder: Option<&Path>,
         step: &str,
         command: &Command,
         total: Duration,
     ) -> anyhow::Result<StepPlan> {
-        let mut plan = self.step_plan(root, step, command.argv())?;
+        let mut plan = self.step_plan(root, folder, step, command.argv())?;
         // A deadline of nothing still lets the keeper say that the time was over.
         plan.deadlines.total_ms = Some(millis(total).max(1));
         Ok(plan)
     }
 
-    /// What the plans of all steps have in common.
-    pub(super) fn step_plan(&self, root: &Path, step: &str, argv: Vec<String>) -> anyhow::Result<StepPlan> {
+    /// The folder of the workspace that the worker starts in: the one that the task names, else the one of the
+    /// repository by which the task named that.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        let named = self.repo.as_ref().map(|repo| repo.prefix.as_path());
+        self.task.spec.subdir.as_deref().or(named.filter(|prefix| !prefix.as_os_str().is_empty()))
+    }
+
+    /// Fails the attempt if the workspace lacks that folder.
+    pub(super) fn check_folder(&self) -> Option<End> {
+        let root = &self.plan.workspace;
+        let error = self.folder().and_then(|folder| inside(root, folder).err())?;
+        let commit = self.plan.start.as_ref().map(|at| format!(", which begins with the commit {at}"));
+        let message = format!("{error}{}", commit.unwrap_or_default());
+        Some(End::failed(Class::Workspace, Phase::Preparing, message))
+    }
+
+    /// What the plans of all steps have in common; `folder` is where in the tree it begins, if not at its top.
+    pub(super) fn step_plan(
+        &self,
+        root: &Path,
+        folder: Option<&Path>,
+        step: &str,
+        argv: Vec<String>,
+    ) -> anyhow::Result<StepPlan> {
         let spool = self.locked.spool();
         let id = self.task.id.to_string();
         let cancel = spool.request_path(self.cancel_request());
-        let cwd = match &self.task.spec.subdir {
-            Some(subdir) => inside(root, subdir)?,
+        let cwd = match folder {
+            Some(folder) => inside(root, folder)?,
             None => root.to_owned(),
         };
         let mut plan = StepPlan::new(spool.id(), (&id, self.number(), step), argv, &cwd, &cancel);
@@ -152,13 +175,13 @@ impl Attempt<'_> {
 }
 
 /// A folder inside a tree, whatever links there are.
-fn inside(root: &Path, subdir: &Path) -> anyhow::Result<PathBuf> {
-    let real = root.join(subdir).canonicalize();
-    let real = real.with_context(|| format!("there is no folder {} in the workspace", subdir.display()))?;
+fn inside(root: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
+    let none = || format!("there is no folder {} in the workspace", folder.display());
+    let real = root.join(folder).canonicalize().ok().filter(|real| real.is_dir()).with_context(none)?;
     anyhow::ensure!(
         real.starts_with(root.canonicalize()?),
         "{} leads out of the workspace",
-        subdir.display()
+        folder.display()
     );
     Ok(real)
 }

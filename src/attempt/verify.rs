@@ -77,7 +77,8 @@ impl Attempt<'_> {
         let total = Duration::from_secs(total);
         gate::run(self.verify_commands(), self.task.spec.verify_all, total, |k, command, left| {
             let step = format!("{name}.{round}.{}", k + 1);
-            let mut plan = self.command_plan_in(root, &step, command, left)?;
+            let mut plan =
+                self.command_plan_in(root, self.task.spec.subdir.as_deref(), &step, command, left)?;
             plan.confine = self.confine_gate(root);
             let dir = self.dir.step(&step);
             let new = !dir.join("exit.json").exists();
@@ -185,7 +186,7 @@ impl Attempt<'_> {
         let total = Duration::from_secs(self.plan.defaults.setup_timeout);
         for (k, command) in self.plan.repo_config.setup.iter().chain(&self.task.spec.setup).enumerate() {
             let step = format!("gate-setup.{round}.{}", k + 1);
-            let plan = self.command_plan_in(path, &step, command, total)?;
+            let plan = self.command_plan_in(path, self.task.spec.subdir.as_deref(), &step, command, total)?;
             match self.carry_step(&step, &plan, Phase::Verifying)? {
                 Err(end) => return Ok(Some(end)),
                 Ok(exit) => {

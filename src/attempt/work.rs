@@ -107,7 +107,7 @@ impl Attempt<'_> {
                 return Ok(Worked::Ended(End::failed(Class::Timeout, Phase::Working, message)));
             }
         };
-        let mut plan = self.step_plan(&self.plan.workspace, &step, invocation.argv)?;
+        let mut plan = self.step_plan(&self.plan.workspace, self.folder(), &step, invocation.argv)?;
         plan.stdin = invocation.stdin;
         plan.env.extend(invocation.env);
         let secret = invocation.pass_env.iter().map(|entry| env::renamed(entry).0);

@@ -46,7 +46,7 @@ pub struct Args {
 /// The fields of a task, as options. Shared by submit and edit.
 #[derive(Debug, Default, clap::Args)]
 pub struct SpecArgs {
-    /// The git repository (or folder) that it is about
+    /// The git repository (or folder) that it is about; the worker starts in the folder that is named
     #[arg(long, value_name = "DIR")]
     repo: Option<PathBuf>,
     /// Who does it: see `workspool workers list`
@@ -82,7 +82,7 @@ pub struct SpecArgs {
     /// The commit to start from [default: HEAD]
     #[arg(long, value_name = "REV")]
     base: Option<String>,
-    /// Folder inside the repository to work in
+    /// Folder inside the repository to work in, from its top
     #[arg(long, value_name = "DIR")]
     subdir: Option<PathBuf>,
     /// Where to work: worktree, clone, copy, directory or temporary

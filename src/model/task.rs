@@ -53,13 +53,15 @@ pub struct TaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
 
-    /// Absolute path of the git repository (or folder) that it is about.
+    /// Absolute path of the git repository (or folder) that it is about. A folder below the top of a repository
+    /// stands for the repository; the worker starts there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<PathBuf>,
     /// The commit to start from: any revision. Absent: HEAD when the attempt starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
-    /// Folder inside the repository to work in.
+    /// Folder inside the repository to work in, from its top. Absent: the worker starts in the folder that
+    /// `repository` names, and commands at the top.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subdir: Option<PathBuf>,
     /// Where the worker works. Absent: `worktree` with a repository, `temporary` without.

@@ -87,11 +87,25 @@ async fn everything(bench: &Bench, client: &Client) -> BTreeSet<&'static str> {
     let audit = ok(client, tool("audit_task"), json!({ "task": id, "replay": true })).await;
     assert_eq!(audit["matches"], true, "{audit:#}");
 
+    // A folder of the repository stands for it, and is where the worker starts.
+    let below = repo.join("sub");
+    std::fs::create_dir_all(&below).unwrap();
+    std::fs::write(below.join("s.txt"), "s\n").unwrap();
+    bench.git(&repo, &["add", "sub"]);
+    bench.git(&repo, &["commit", "-q", "--allow-empty", "-m", "sub"]);
+    let moved =
+        submit(client, json!({ "objective": "mv s.txt t.txt", "worker": "shell", "repository": below }))
+            .await;
+    assert_eq!(
+        ended(client, &moved).await["result"]["files"],
+        json!(["deleted sub/s.txt +0 -1", "added sub/t.txt +1 -0"])
+    );
+
     let list = ok(client, tool("list_tasks"), json!({ "review": "rejected" })).await;
     assert_eq!(list["tasks"].as_array().unwrap().len(), 1, "{list:#}");
     let page = ok(client, "list_tasks", json!({ "limit": 1 })).await;
     let rest = ok(client, "list_tasks", json!({ "after": page["next"], "limit": 10 })).await;
-    assert_eq!(rest["tasks"].as_array().unwrap().len(), 3);
+    assert_eq!(rest["tasks"].as_array().unwrap().len(), 4);
 
     // Held, changed, let go, cancelled.
     let waiting = submit(client, json!({ "objective": "true", "hold": true })).await;

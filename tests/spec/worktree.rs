@@ -240,16 +240,63 @@ fn the_source_may_be_any_kind_of_checkout() {
 }
 
 #[test]
-fn a_folder_of_a_repository_stands_for_the_repository() {
+fn a_folder_of_a_repository_stands_for_the_repository_and_the_worker_starts_there() {
     let world = World::new();
     let repo = world.repo("r");
     let folder = repo.path().join("src");
-    let at_top = world.script("ls src/lib.txt").with("repo", &folder).ok();
-    let in_folder = world.script("echo x > made-here.txt").with("repo", &folder).with("subdir", "src").ok();
+    repo.write(".workspool.toml", "setup = [\"test -f src/lib.txt\"]\n").commit("setup");
+    let script = "test -f lib.txt && pwd && echo x > made-here.txt";
+    let at_top = world.script("test -f src/lib.txt").repo(&repo).ok();
+    for kind in ["worktree", "clone"] {
+        let id = world
+            .script(script)
+            .with("repo", &folder)
+            .with("workspace", kind)
+            // What is declared is in relation to the repository.
+            .verify("test -f src/made-here.txt")
+            .with("deliverable", "src/made-here.txt")
+            .ok();
+        world.drain();
+        let result = world.succeeded(id);
+        assert_eq!(paths(&result), [("src/made-here.txt", "added")]);
+        assert!(result.deliverables.iter().all(|d| d.found), "{:?}", result.deliverables);
+        assert!(world.log(id, "work.1").contains("/src"));
+        assert_eq!(world.task(id).repo.unwrap().key, world.task(at_top).repo.unwrap().key);
+    }
+    // Another folder that is named counts from the top, as ever.
+    let second = world.repo("s");
+    second.write("other/x", "x\n").commit("other");
+    let named = world
+        .script("test -f x")
+        .with("repo", second.path().join("src"))
+        .with("subdir", "other")
+        .verify("test -f x")
+        .ok();
+    // A folder that no commit has.
+    fs::create_dir(repo.path().join("new")).unwrap();
+    let new = world.script("true").with("repo", repo.path().join("new")).with("retries", "0").ok();
     world.drain();
+    world.succeeded(named);
     world.succeeded(at_top);
-    assert_eq!(paths(&world.succeeded(in_folder)), [("src/made-here.txt", "added")]);
-    assert_eq!(world.task(at_top).repo.unwrap().key, world.task(in_folder).repo.unwrap().key);
+    let result = world.result(new);
+    assert_eq!((result.class, result.phase), (Some(Class::Workspace), Some(Phase::Preparing)));
+    let words = ["there is no folder new in the workspace", &repo.head()];
+    assert!(words.iter().all(|w| result.message.contains(w)), "{}", result.message);
+}
+
+#[test]
+fn a_dropped_task_may_name_a_folder_of_a_repository() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let task = serde_json::json!({
+        "objective": "echo x > made-here.txt", "worker": "shell", "repository": repo.path().join("src"),
+    });
+    world.drop_file("spool/inbox", "below.json", task.to_string());
+    world.drain();
+    let answer = fs::read(world.spool_path().join("taken/below.json")).unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+    let id = answer["tasks"][0]["id"].as_str().unwrap().parse().unwrap();
+    assert_eq!(paths(&world.succeeded(id)), [("src/made-here.txt", "added")]);
 }
 
 #[test]
