@@ -32,7 +32,8 @@ pub fn point(name: &'static str) -> io::Result<()> {
     if let Some(path) = std::env::var_os("WORKSPOOL_FAULT_LOG")
         && let Ok(mut log) = std::fs::OpenOptions::new().append(true).create(true).open(path)
     {
-        let _ = writeln!(log, "{} {k} {name}", std::process::id());
+        // In one piece: others write there, too.
+        let _ = log.write_all(format!("{} {k} {name}\n", std::process::id()).as_bytes());
     }
     let Some(order) = std::env::var("WORKSPOOL_FAULT").ok() else { return Ok(()) };
     let Some((at, what)) = order.split_once(':') else { return Ok(()) };
