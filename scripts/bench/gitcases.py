@@ -1,5 +1,6 @@
 """Tasks in git worktrees, beside the bare sequence of the git commands that such a task needs."""
 
+import json
 import os
 import subprocess
 import time
@@ -113,4 +114,38 @@ def crowd(b):
           "0 failures, 1.1 × plain git", failed == 0 and got <= 1.1 * floor, note=f"{failed} failures")
 
 
-ALL = dict(git=one, crowd=crowd)
+def overlay(b):
+    """Making the tree of a task: an overlay over a checkout that is there, beside `git worktree add`."""
+    for files in b.n([10_000, 100_000], [1000]):
+        path = repository(b, files)
+        spool = b.spool("overlay-spool").start("--poll", "60s")
+        rounds = 5 if files <= 10_000 else 3
+        bare = []
+        for k in range(rounds):
+            tree = b.folder("overlay-git") / f"bare-{files}-{k}"
+            begun = time.monotonic()
+            b.run("git", "-C", path, "worktree", "add", "-q", "--detach", tree, "HEAD")
+            bare.append((time.monotonic() - begun) * 1000)
+            b.run("git", "-C", path, "worktree", "remove", "--force", tree)
+        spool("submit", "true", *work(path), "--workspace", "overlay", "--wait")
+        first = made(spool)
+        for k in range(rounds):
+            spool("submit", "echo changed >> d0/f0.txt", *work(path), "--workspace", "overlay", "--wait")
+        later = made(spool)
+        spool.stop()
+        got, whole = (median([later[task][k] for task in later if task not in first]) for k in (0, 1))
+        floor = median(bare)
+        limit = {10_000: 8, 100_000: 20}.get(files, 1)
+        b.row("overlay", f"making an overlay, {files:,} files", got, {"git worktree add": floor}, f"1/{limit} × git",
+              got * limit <= floor, note=f"{floor / got:.0f} × faster; {whole:.0f} ms with the look at what it lacks; "
+                   f"the first made the checkout in {max(first.values())[0]} ms")
+
+
+def made(spool):
+    """Milliseconds that the tree of each task took, and all that is looked at beside it."""
+    read = lambda path: json.loads(path.read_text())
+    prepared = {p.parents[2].name: read(p) for p in spool.root.glob("tasks/*/attempts/1/prepared.json")}
+    return {task: (each["tree_ms"], each["elapsed_ms"]) for task, each in prepared.items()}
+
+
+ALL = dict(git=one, crowd=crowd, overlay=overlay)

@@ -2,7 +2,7 @@
 
 use super::Attempt;
 use super::outcome::{End, Outcome};
-use crate::git::{self, Change, ChangeStatus, Oid, Salvage, View};
+use crate::git::{self, Change, ChangeStatus, Oid, Salvage, Salvaged, View};
 use crate::model::result::{ChangedFile, SalvageRef};
 use crate::model::{Class, EventKind, Permission, Phase};
 use crate::spool::read_json;
@@ -70,7 +70,14 @@ impl Attempt<'_> {
             None => {
                 let work = match self.base() {
                     _ if !self.plan.workspace.is_dir() => Work::of_nothing(),
-                    Some(base) => self.look_at_tree(base)?,
+                    Some(base) => match self.look_at_tree(base) {
+                        Err(e) if e.is::<Spoiled>() => {
+                            let mut end = End::failed(Class::Workspace, Phase::Working, e.to_string());
+                            end.transient = true;
+                            return Ok(Err(end));
+                        }
+                        other => other?,
+                    },
                     None => self.look_at_folder()?,
                 };
                 self.record(&name, &serde_json::to_vec(&work)?)?;
@@ -115,6 +122,11 @@ impl Attempt<'_> {
 
     fn look_at_tree(&self, base: &Oid) -> anyhow::Result<Work> {
         let view = View::open(&self.dir.view())?;
+        let overlay = self.overlay();
+        if let Some(overlay) = &overlay {
+            // Who may mount for the whole system may have taken it off.
+            overlay.mount()?;
+        }
         // In a clone the worker moves a branch of its own; ours stays where it was put.
         let branch_at = view.worker_head()?;
         let (worker_at, lost) = view.bring(branch_at.as_ref())?;
@@ -144,6 +156,10 @@ impl Attempt<'_> {
             warnings.push(format!("{} is not in the commit: {}", left.path.display(), left.why));
         }
         let changes = view.changed(base, &snapshot.tree)?;
+        if let Some(overlay) = &overlay {
+            let spoiled = overlay.spoiled(&view, &changes)?;
+            anyhow::ensure!(spoiled.is_empty(), Spoiled::of(&spoiled));
+        }
         let rules = Rules::new(&self.task.spec, &self.plan.repo_config.protected)?;
         let root = &view.worktree().path;
         let broken = changes.iter().filter_map(|change| {
@@ -168,7 +184,7 @@ impl Attempt<'_> {
             work.violations.clear();
             work.undone = work.files.iter().map(|f| f.path.clone()).collect();
             if !work.undone.is_empty() || work.head.is_some() {
-                work.salvage = self.salvage(&view)?;
+                work.salvage = self.salvage(&view)?.map(|(kept, _)| kept);
             }
         }
         Ok(work)
@@ -221,8 +237,8 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Keeps all that is in the workspace in a ref.
-    pub(super) fn salvage(&self, view: &View) -> anyhow::Result<Option<SalvageRef>> {
+    /// Keeps all that is in the workspace in a ref; also returns the proof.
+    pub(super) fn salvage(&self, view: &View) -> anyhow::Result<Option<(SalvageRef, Salvaged)>> {
         if !view.worktree().path.is_dir() {
             return Ok(None);
         }
@@ -232,12 +248,27 @@ impl Attempt<'_> {
         let taken = Salvage::take(view, &id, self.number(), &git::Limits::default(), &copied, now)?;
         let name = taken.refname().unwrap_or_default().to_owned();
         self.event(EventKind::Salvaged { name: name.clone(), complete: taken.is_complete() })?;
-        Ok(Some(SalvageRef {
+        let kept = SalvageRef {
             name,
             commit: taken.commit().to_string(),
             complete: taken.is_complete(),
             missing: taken.missing().iter().map(|m| format!("{}: {}", m.path.display(), m.why)).collect(),
-        }))
+        };
+        Ok(Some((kept, taken)))
+    }
+}
+
+/// The checkout that overlays share was written to, so that what is there is not this task's alone.
+#[derive(Debug, thiserror::Error)]
+#[error("the checkout that it shares with other tasks was changed by something else: {0}")]
+struct Spoiled(String);
+
+impl Spoiled {
+    fn of(paths: &[std::path::PathBuf]) -> Self {
+        let shown: Vec<String> =
+            paths.iter().take(3).map(|p| manifest::shown(p.as_os_str().as_bytes())).collect();
+        let more = if paths.len() > 3 { format!(" and {} more", paths.len() - 3) } else { String::new() };
+        Spoiled(format!("{}{more}", shown.join(", ")))
     }
 }
 

@@ -1,14 +1,16 @@
 //! From an outcome to the next state: another attempt, or the end.
 
+use super::enclose::{self, Retiring};
 use super::outcome::{End, Outcome};
 use super::steps::nothing_lives;
 use super::{Attempt, Plan};
 use crate::durable;
 use crate::gate;
-use crate::git::View;
+use crate::git::{Salvaged, View};
 use crate::model::result::{AttemptSummary, FileRef, WorkerUsed};
 use crate::model::{
     Class, EventKind, HeldReason, Phase, RequestKind, RequestName, State, Task, TaskResult, VERSION,
+    WorkspaceKind,
 };
 use crate::spool::{
     Breaker, Found, LockedTask, SpoolError, bare_result, bare_result_of, events, read_json, ticket_of,
@@ -64,8 +66,9 @@ pub(super) fn conclude(
         // A crash between the decision and the move.
         return retry(locked, found, n, &next);
     }
+    let mut retiring = None;
     if let Some(attempt) = &attempt {
-        tidy(attempt, &mut outcome);
+        retiring = tidy(attempt, &mut outcome);
         alone()?;
     }
     let (mut next, costs_retry) = decide(locked, &task, n, &outcome)?;
@@ -108,7 +111,9 @@ pub(super) fn conclude(
         },
     )?;
     if let Some(next) = &ended.next {
-        return retry(locked, found, n, next);
+        retry(locked, found, n, next)?;
+        enclose::retire(locked, attempt.as_ref(), retiring);
+        return Ok(());
     }
     let receipt = match (&plan, outcome.state) {
         (Some(plan), State::Succeeded) => Some(receipt(locked, &task, plan, &outcome)?),
@@ -119,7 +124,9 @@ pub(super) fn conclude(
         }
     };
     let result = TaskResult { receipt, ..result(locked, &task, plan.as_ref(), n, outcome)? };
-    end(locked, found, result)
+    end(locked, found, result)?;
+    enclose::retire(locked, attempt.as_ref(), retiring);
+    Ok(())
 }
 
 /// Proves what came out.
@@ -177,7 +184,12 @@ fn end_unreadable(
 
 /// Finishes an end that a crash cut short after the result was written.
 pub(super) fn finish_move(locked: &LockedTask, found: Found, result: TaskResult) -> anyhow::Result<()> {
-    end(locked, found, result)
+    let n = found.ticket.attempt;
+    end(locked, found, result)?;
+    if let Err(e) = enclose::clear_left(locked, n) {
+        enclose::not_retired(locked, n, &e);
+    }
+    Ok(())
 }
 
 fn end(locked: &LockedTask, found: Found, result: TaskResult) -> anyhow::Result<()> {
@@ -236,11 +248,13 @@ fn remove_tmp(locked: &LockedTask, n: u32) {
     let _ = crate::git::worktree::delete_tree(&locked.spool().tmp().join(format!("{}.{n}", locked.id())));
 }
 
-/// Keeps what is in the workspace, puts the task's branch right, runs the teardown, looks at the guard.
-fn tidy(attempt: &Attempt<'_>, outcome: &mut Outcome) {
+/// Keeps what is in the workspace, puts the task's branch right, runs the teardown, looks at the guard. Says how the
+/// workspace may go, if it cannot stay.
+fn tidy(attempt: &Attempt<'_>, outcome: &mut Outcome) -> Option<Retiring> {
     let note = |what: &str, e: anyhow::Error, outcome: &mut Outcome| {
         outcome.warnings.push(format!("{what}: {e:#}"));
     };
+    let mut proof = None;
     let prepared = super::read_prepared(&attempt.dir).ok().flatten();
     if prepared.is_none()
         && let Err(e) = apart::clear_half_made(&attempt.plan.workspace)
@@ -255,23 +269,34 @@ fn tidy(attempt: &Attempt<'_>, outcome: &mut Outcome) {
             note("the repository could not be compared with how it was", e, outcome);
         }
         attempt.check_history(outcome);
-        if outcome.state != State::Succeeded
-            && attempt.base().is_some()
-            && !outcome.keep
-            && let Err(e) = keep_failed_work(attempt, outcome)
-        {
-            note("what the worker left could not be kept in a ref, so the workspace stays", e, outcome);
+        if outcome.state != State::Succeeded && attempt.base().is_some() && !outcome.keep {
+            match keep_failed_work(attempt, outcome) {
+                Ok(kept) => proof = kept,
+                Err(e) => {
+                    note(
+                        "what the worker left could not be kept in a ref, so the workspace stays",
+                        e,
+                        outcome,
+                    );
+                    return None;
+                }
+            }
         }
     }
+    attempt.may_retire(proof, outcome).unwrap_or_else(|e| {
+        note("what is in the workspace could not be kept, so it stays", e, outcome);
+        None
+    })
 }
 
-/// Failed work is never committed to the task's branch: it is kept beside it.
-fn keep_failed_work(attempt: &Attempt<'_>, outcome: &mut Outcome) -> anyhow::Result<()> {
+/// Failed work is never committed to the task's branch: it is kept beside it. Returns the proof that it is.
+fn keep_failed_work(attempt: &Attempt<'_>, outcome: &mut Outcome) -> anyhow::Result<Option<Salvaged>> {
     let view = View::open(&attempt.dir.view())?;
     let base = view.base().clone();
     let worked = attempt.dir.step("work.1").exists();
+    let mut proof = None;
     if worked {
-        outcome.salvage = attempt.salvage(&view)?;
+        (outcome.salvage, proof) = attempt.salvage(&view)?.unzip();
         if let Some(tree) = outcome.tree.clone() {
             attempt.write_diff(&view, &base, &tree, outcome)?;
         }
@@ -289,7 +314,7 @@ fn keep_failed_work(attempt: &Attempt<'_>, outcome: &mut Outcome) -> anyhow::Res
         }
         view.update_branch(start, &at).context("cannot put the task's branch back")?;
     }
-    Ok(())
+    Ok(proof)
 }
 
 /// Decides whether another attempt follows, and whether this one counts against the retries.
@@ -411,7 +436,11 @@ fn result(
         exit_code: outcome.exit_code,
         signal: outcome.signal,
         stderr_tail: outcome.stderr_tail,
-        workspace: plan.map(|p| p.workspace.clone()).filter(|p| p.is_dir()),
+        // An overlay goes now.
+        workspace: plan
+            .filter(|p| p.kind != WorkspaceKind::Overlay)
+            .map(|p| p.workspace.clone())
+            .filter(|p| p.is_dir()),
         task_sha256: plan.map_or_else(|| bare.task_sha256.clone(), |p| p.task_sha256.clone()),
         started_at: plan.map(|p| p.started_at),
         ended_at: Utc::now(),

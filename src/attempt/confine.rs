@@ -82,7 +82,10 @@ impl Attempt<'_> {
     /// What `git commit` in a git worktree writes outside it: objects, its own git dir, branches of ours. A
     /// clone has all of that in itself, and in a copy there is no git.
     fn git_parts(&self, root: &Path) -> Vec<PathBuf> {
-        let (Some(repo), WorkspaceKind::Worktree) = (&self.repo, self.plan.kind) else { return Vec::new() };
+        let (Some(repo), WorkspaceKind::Worktree | WorkspaceKind::Overlay) = (&self.repo, self.plan.kind)
+        else {
+            return Vec::new();
+        };
         let own = match root == self.plan.workspace {
             true => View::open(&self.dir.view()).ok().map(|view| view.worktree().git_dir.clone()),
             // The tree of a clean gate.

@@ -9,6 +9,7 @@ mod changes;
 mod command;
 mod conclude;
 mod confine;
+mod enclose;
 mod finish;
 mod outcome;
 mod plan;
@@ -19,6 +20,7 @@ mod stop;
 mod verify;
 mod work;
 
+pub use enclose::{clear_litter, is_enclosed, wants_own};
 use outcome::End;
 pub use outcome::Outcome;
 pub use plan::{Plan, REPO_FILE};
@@ -51,6 +53,8 @@ struct Attempt<'a> {
     phase: RefCell<(Phase, Instant)>,
     /// Records of the attempt that were written and not synced yet.
     unsynced: RefCell<Vec<PathBuf>>,
+    /// What was ended of steps before this process could not see it any more.
+    lost: RefCell<steps::Lost>,
     /// SHA-256 of the task's record as the keeper of the last step handed it over, if one did.
     expected: Option<String>,
 }
@@ -66,7 +70,15 @@ pub fn supervise(locked: &LockedTask, found: Found, expected: Option<String>) ->
     {
         return conclude::finish_move(locked, found, result);
     }
-    let outcome = match begin(locked, n, expected) {
+    let lost = match enclose::enter(locked, n) {
+        Ok(lost) => lost,
+        Err(e) if e.is::<steps::StillAlive>() => return Err(e),
+        Err(e) => {
+            let outcome = Outcome::failed(Class::Workspace, Phase::Preparing, format!("{e:#}"));
+            return conclude::conclude(locked, found, None, outcome);
+        }
+    };
+    let outcome = match begin(locked, n, expected, lost) {
         Ok(attempt) => {
             let outcome = match attempt.carry() {
                 Ok(outcome) => outcome,
@@ -83,7 +95,12 @@ pub fn supervise(locked: &LockedTask, found: Found, expected: Option<String>) ->
 }
 
 /// Reads or makes the plan.
-fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attempt<'_>, Box<Outcome>> {
+fn begin(
+    locked: &LockedTask,
+    n: u32,
+    expected: Option<String>,
+    lost: steps::Lost,
+) -> Result<Attempt<'_>, Box<Outcome>> {
     let fault = |e: anyhow::Error| Box::new(Outcome::fault(e));
     let spool = locked.spool().clone();
     let config = config::load(&spool).map_err(|e| fault(e.into()))?;
@@ -105,7 +122,7 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
     };
     let task = task.map_err(|e| fault(e.into()))?;
     let repo = match (&task.repo, task.spec.workspace()) {
-        (Some(repo), WorkspaceKind::Worktree | WorkspaceKind::Clone) => {
+        (Some(repo), WorkspaceKind::Worktree | WorkspaceKind::Clone | WorkspaceKind::Overlay) => {
             let opened = Repo::open_again(&repo.path).map_err(|e| {
                 Box::new(Outcome::failed(
                     Class::Workspace,
@@ -161,6 +178,7 @@ fn begin(locked: &LockedTask, n: u32, expected: Option<String>) -> Result<Attemp
         copied: OnceCell::new(),
         events: RefCell::new(events),
         phase: RefCell::new((Phase::Preparing, Instant::now())),
+        lost: RefCell::new(lost),
         expected,
     })
 }

@@ -9,7 +9,7 @@ use crate::model::{Class, EventKind, Permission, Phase, WorkspaceKind};
 use crate::spool::{AttemptDir, Spool, TaskDir, read_json};
 use crate::workspace::apart::{self, Original};
 use crate::workspace::duplicate::{Budget, NotCopied};
-use crate::workspace::{self, Manifest, Prepared, Removed, Wanted, copy, lacks};
+use crate::workspace::{self, Manifest, Overlay, Prepared, Removed, Wanted, copy, lacks};
 use anyhow::Context as _;
 use std::fs;
 use std::io;
@@ -44,24 +44,33 @@ pub fn clear_workspace(spool: &Spool, dir: &TaskDir, repo: &Repo, path: &Path) -
     workspace::clear(spool, repo, path, &id, None, dir.last_attempt(), &[])
 }
 
-/// Takes away a clone or copy that an attempt had just made: nothing has run in it.
+/// Takes away a clone, copy or overlay that an attempt had just made: nothing has run in it.
 fn discard_unused(spool: &Spool, attempt: &AttemptDir, path: &Path, id: &str) -> anyhow::Result<Removed> {
     if std::fs::symlink_metadata(path).is_err() {
         return Ok(Removed::Nothing);
     }
+    let overlay = Overlay::of(spool, id, path);
     if crate::spool::names(&attempt.path().join("steps"))?.is_empty() {
+        if overlay.exists()? {
+            overlay.discard_unused(spool)?;
+            return Ok(Removed::Gone(None));
+        }
         apart::discard_unused(spool, path)?;
         return Ok(Removed::Gone(None));
     }
     // Who removed the record of its preparation?
-    let kept = workspace::put_aside(spool, path, id)?;
+    let kept = match overlay.exists()? {
+        true => overlay.put_aside(spool, id)?,
+        false => workspace::put_aside(spool, path, id)?,
+    };
     Ok(Removed::Aside(kept, vec!["nothing tells what was in it at the start".into()]))
 }
 
-/// Whether an attempt's workspace shares nothing with what it is made from.
+/// Whether nothing that an attempt had just made is in its workspace alone.
 fn is_apart(attempt: &AttemptDir) -> bool {
     let plan: Option<super::Plan> = read_json(&attempt.file("attempt.json")).ok().flatten();
-    plan.is_some_and(|plan| matches!(plan.kind, WorkspaceKind::Clone | WorkspaceKind::Copy))
+    let made = |kind| matches!(kind, WorkspaceKind::Clone | WorkspaceKind::Copy | WorkspaceKind::Overlay);
+    plan.is_some_and(|plan| made(plan.kind))
 }
 
 impl Attempt<'_> {
@@ -98,6 +107,10 @@ impl Attempt<'_> {
         if let Some(base) = prepared.base {
             let _ = self.copied.set(base);
         }
+        if let Some(overlay) = self.overlay() {
+            overlay.mount()?;
+            overlay.hide()?;
+        }
         if let Some(end) = self.check_folder().map_or_else(|| self.setup(outcome), |end| Ok(Some(end)))? {
             return Ok(Some(end));
         }
@@ -116,7 +129,9 @@ impl Attempt<'_> {
         let mut prepared = Prepared::default();
         let path = &self.plan.workspace;
         match self.plan.kind {
-            WorkspaceKind::Worktree | WorkspaceKind::Clone => self.make_tree(&mut prepared, stop)?,
+            WorkspaceKind::Worktree | WorkspaceKind::Clone | WorkspaceKind::Overlay => {
+                self.make_tree(&mut prepared, stop)?;
+            }
             WorkspaceKind::Copy => self.make_copy(&mut prepared, stop)?,
             WorkspaceKind::Temporary => {
                 if self.number() > 1 && path.exists() {
@@ -164,14 +179,23 @@ impl Attempt<'_> {
             self.keep_commits(repo, self.number() - 1, at)?;
         }
         let wanted = Wanted { path, id: &id, base, start, on };
-        let (tree, checkout) = lacks::beside(repo, || match self.plan.kind {
+        let make = || match self.plan.kind {
             WorkspaceKind::Clone => {
                 self.room(git::clone::size(repo)?)?;
                 apart::make_clone(repo, &self.dir, &wanted, &mut || stop.check())
             }
+            WorkspaceKind::Overlay => {
+                workspace::overlay::prepare(spool, repo, &self.dir, &wanted, &mut || stop.check())
+            }
             _ => workspace::prepare(spool, repo, &self.dir, &wanted, &mut || stop.check()),
-        });
+        };
+        let timed = || {
+            let begun = Instant::now();
+            (make(), begun.elapsed())
+        };
+        let ((tree, took), checkout) = lacks::beside(repo, timed);
         let tree = tree?;
+        prepared.tree_ms = super::steps::millis(took);
         let view = View::open(&self.dir.view())?;
         let index = tree.index(repo.format);
         self.copy_in(repo, &view, &index, prepared, stop)?;

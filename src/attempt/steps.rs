@@ -4,7 +4,7 @@ use super::Attempt;
 use super::outcome::{End, Outcome};
 use crate::durable;
 use crate::keeper::{
-    self, Carried, CarryError, Cause, DeadlineKind, Ended, Loss, StepExit, StepPlan, StepState,
+    self, Carried, CarryError, Cause, DeadlineKind, Ended, Loss, StepExit, StepPlan, StepState, Swept,
 };
 use crate::model::{Class, Command, EventKind, Phase};
 use crate::process::{Census, Identity, Survivor};
@@ -12,6 +12,7 @@ use crate::redact;
 use crate::spool::AttemptDir;
 use crate::worker::env;
 use anyhow::Context as _;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -124,7 +125,11 @@ impl Attempt<'_> {
             return Ok(Err(End::interrupted(phase, message)));
         }
         let lock = self.locked.lock().path();
-        let carried = carry_again(&dir, plan, lock).with_context(|| format!("step {step}"))?;
+        let ended_before = self.lost.borrow_mut().remove(step);
+        let carried = match ended_before {
+            Some(swept) => Carried::Lost(swept),
+            None => carry_again(&dir, plan, lock).with_context(|| format!("step {step}"))?,
+        };
         let exit = match carried {
             Carried::Ended(exit) => {
                 still_alive(&exit.census)?;
@@ -191,6 +196,15 @@ fn inside(root: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
 #[error("these processes cannot be ended, so the task keeps its place: {0}")]
 pub(super) struct StillAlive(String);
 
+impl StillAlive {
+    pub(super) fn of(whom: String) -> Self {
+        StillAlive(whom)
+    }
+}
+
+/// What was ended of steps that had lost their keepers, by their names.
+pub(super) type Lost = BTreeMap<String, Swept>;
+
 /// Fails if a process that a census named still lives.
 pub(super) fn still_alive(census: &Census) -> Result<(), StillAlive> {
     let lives =
@@ -213,7 +227,8 @@ pub(super) fn carry_again(dir: &Path, plan: &StepPlan, lock: &Path) -> Result<Ca
 
 /// Fails unless nothing of an attempt lives, whatever went wrong with it: no keeper, nothing that a dead
 /// keeper left, nothing that could not be ended (I4). What a dead keeper left is ended here.
-pub(super) fn nothing_lives(dir: &AttemptDir, spool: &str, task: &str, lock: &Path) -> anyhow::Result<()> {
+pub(super) fn nothing_lives(dir: &AttemptDir, spool: &str, task: &str, lock: &Path) -> anyhow::Result<Lost> {
+    let mut lost = Lost::default();
     let steps = dir.path().join("steps");
     for name in crate::spool::names(&steps)? {
         let (step, name) = (steps.join(&name), name.to_string_lossy().into_owned());
@@ -229,13 +244,16 @@ pub(super) fn nothing_lives(dir: &AttemptDir, spool: &str, task: &str, lock: &Pa
         };
         match found {
             Ok(Carried::Ended(exit)) => still_alive(&exit.census)?,
-            Ok(Carried::Lost(swept)) => still_alive(&swept.cleared.census)?,
+            Ok(Carried::Lost(swept)) => {
+                still_alive(&swept.cleared.census)?;
+                lost.insert(name, swept);
+            }
             Err(e) if is_passing(&e) => return Err(StillAlive(format!("step {name}: {e:#}")).into()),
             // Records that a worker spoiled tell nothing, today or later; nor do those of another namespace.
             Err(_) => {}
         }
     }
-    Ok(())
+    Ok(lost)
 }
 
 /// Whether a look failed for want of something that comes back.

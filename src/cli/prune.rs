@@ -60,6 +60,7 @@ pub fn run(house: &House, args: &Args) -> Result<u8, Exit> {
             What::Task => "task",
             What::Orphan => "orphan",
             What::Leftover => "leftover",
+            What::Checkout => "checkout",
         };
         let path = item.path.strip_prefix(house.spool.root()).unwrap_or(&item.path);
         let (word, more) = match &item.outcome {

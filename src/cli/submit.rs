@@ -85,7 +85,7 @@ pub struct SpecArgs {
     /// Folder inside the repository to work in, from its top
     #[arg(long, value_name = "DIR")]
     subdir: Option<PathBuf>,
-    /// Where to work: worktree, clone, copy, directory or temporary
+    /// Where to work: worktree, overlay, clone, copy, directory or temporary
     #[arg(long, value_name = "KIND")]
     workspace: Option<WorkspaceKind>,
     /// What may change: read_only, workspace_write, custom or full

@@ -39,6 +39,7 @@ mod land;
 mod merge;
 mod oid;
 mod paths;
+pub mod pristine;
 mod repo;
 pub mod runner;
 mod salvage;

@@ -433,19 +433,12 @@ fn write_view(dir: &Path, record: &Record, entries: &[Entry]) -> io::Result<()> 
     kept(common.join("info/attributes"), "info/attributes")?;
     kept(tree.git_dir.join("info/sparse-checkout"), "info/sparse-checkout")?;
     kept(common.join("shallow"), "shallow")?;
-    let user_file = |key: &str, default: &str| {
-        let named = entries.iter().rev().find(|e| e.key == key).and_then(|e| e.value.as_deref());
-        match named {
-            Some(path) => from_home(path).map(|p| tree.path.join(p)),
-            None => config_home().map(|home| home.join("git").join(default)),
-        }
-    };
     // Copies, too: they may lie where a worker can write.
     for (key, default, name) in
         [("core.excludesfile", "ignore", "excludes"), ("core.attributesfile", "attributes", "attributes")]
     {
         put(name, b"")?;
-        if let Some(path) = user_file(key, default) {
+        if let Some(path) = user_file(entries, &tree.path, key, default) {
             kept(path, name)?;
         }
     }
@@ -453,6 +446,15 @@ fn write_view(dir: &Path, record: &Record, entries: &[Entry]) -> io::Result<()> 
     index::copy(&tree.git_dir.join("index"), &dir.join("index"))?;
     let record = serde_json::to_vec_pretty(record)?;
     put(RECORD, &record)
+}
+
+/// The file that a setting names, or its usual place.
+pub(super) fn user_file(entries: &[Entry], tree: &Path, key: &str, default: &str) -> Option<PathBuf> {
+    let named = entries.iter().rev().find(|e| e.key == key).and_then(|e| e.value.as_deref());
+    match named {
+        Some(path) => from_home(path).map(|p| tree.join(p)),
+        None => config_home().map(|home| home.join("git").join(default)),
+    }
 }
 
 /// The settings that decide content, and whether there is a remote that a partial clone must fetch from.

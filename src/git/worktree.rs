@@ -339,7 +339,8 @@ pub fn unregister(repo: &Repo, path: &Path) -> Result<(), GitError> {
         .map(drop)
 }
 
-fn is_registered(common: &Path, path: &Path) -> bool {
+/// Says whether a repository knows of a worktree at `path`.
+pub fn is_registered(common: &Path, path: &Path) -> bool {
     let Ok(entries) = fs::read_dir(common.join("worktrees")) else { return false };
     let wanted = path.join(".git");
     entries.filter_map(Result::ok).any(|entry| {

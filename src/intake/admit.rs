@@ -9,6 +9,7 @@ use crate::model::{
 };
 use crate::spool::{Spool, SpoolError};
 use crate::worker;
+use crate::workspace::overlay;
 use chrono::{DateTime, TimeDelta, Utc};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -339,7 +340,7 @@ fn repository(spool: &Spool, config: &Config, path: &Path, kind: WorkspaceKind) 
                 resolved.file_name().map_or_else(|| "root".into(), |n| n.to_string_lossy().into_owned());
             Ok(RepoRef { name: format!("{name}-{key}"), key, path: resolved })
         }
-        WorkspaceKind::Worktree | WorkspaceKind::Clone => {
+        WorkspaceKind::Worktree | WorkspaceKind::Clone | WorkspaceKind::Overlay => {
             let repo = Repo::open(&resolved).map_err(|e| {
                 Unusable::of(&e, |text| {
                     let mut lines = text.splitn(2, "\n  hint: ");
@@ -350,6 +351,13 @@ fn repository(spool: &Spool, config: &Config, path: &Path, kind: WorkspaceKind) 
                     }
                 })
             })?;
+            if kind == WorkspaceKind::Overlay {
+                overlay::probe(spool).map_err(|unfit| {
+                    Problem::new(ProblemKind::Invalid, format!("overlays cannot be made here: {unfit}"))
+                        .at("workspace")
+                        .hint(unfit.hint)
+                })?;
+            }
             Ok(RepoRef { path: resolved, key: repo_key(&repo), name: repo.key.name })
         }
     }

@@ -60,6 +60,9 @@ pub fn check_room(path: &Path, needed: u64, bytes: u64, percent: u8) -> Result<(
 pub fn reserve_for(disk: &Disk, kind: WorkspaceKind) -> u64 {
     match kind {
         WorkspaceKind::Clone | WorkspaceKind::Copy => disk.reserve_bytes.max(disk.copy_reserve_bytes),
-        WorkspaceKind::Worktree | WorkspaceKind::Directory | WorkspaceKind::Temporary => disk.reserve_bytes,
+        WorkspaceKind::Worktree
+        | WorkspaceKind::Overlay
+        | WorkspaceKind::Directory
+        | WorkspaceKind::Temporary => disk.reserve_bytes,
     }
 }

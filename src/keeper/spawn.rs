@@ -162,9 +162,12 @@ pub(super) fn command(plan: &StepPlan, argv: &[String]) -> Option<Command> {
     command.envs(environment(plan));
     crate::process::new_session(&mut command);
     let parent = rustix::process::getpid();
-    // SAFETY: `die_with_parent` makes two system calls and allocates nothing.
+    // SAFETY: three system calls; nothing is allocated.
     unsafe {
-        command.pre_exec(move || die_with_parent(parent));
+        command.pre_exec(move || {
+            process::mounts::give_up_right();
+            die_with_parent(parent)
+        });
     }
     Some(command)
 }

@@ -203,6 +203,8 @@ words! {
         Worktree = "worktree",
         /// A clone with a git directory of its own.
         Clone = "clone",
+        /// A git worktree that shares one checkout with others until it is written to (Linux).
+        Overlay = "overlay",
         /// A copy of the folder.
         Copy = "copy",
         /// The folder itself, one writer at a time.

@@ -133,6 +133,7 @@ impl Ready {
             rustix::stdio::dup2_stderr(err)?;
             rustix::process::setsid()?;
             die_with_parent(self.parent)?;
+            super::mounts::give_up_right();
             rustix::process::chdir(&*self.cwd)?;
             last.map_or(Ok(()), |last| last())
         };

@@ -14,6 +14,7 @@ mod executable;
 #[cfg(target_os = "linux")]
 mod fork;
 mod identity;
+pub mod mounts;
 mod probe;
 mod unix;
 

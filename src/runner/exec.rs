@@ -7,7 +7,10 @@
 use super::{Awake, claim, presence};
 use crate::attempt::{self, Order};
 use crate::spool::{Spool, config};
+use crate::workspace::overlay;
+use anyhow::Context as _;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Attempts that one supervisor carries at most: an update of this program gets its turn.
@@ -25,16 +28,23 @@ pub fn exec(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
+    let mut args = args.peekable();
+    if args.next_if(|first| first == "--probe-overlay").is_some() {
+        return overlay::probe_here(Path::new(&args.next().context("a folder is missing")?));
+    }
     let order = Order::parse(args)?;
     let spool = order.spool()?;
     let master = presence::awake(&spool)?;
     if master.is_none() {
-        return order.carry_out(&spool).map(drop);
+        let done = order.carry_out(&spool).map(drop);
+        attempt::clear_litter();
+        return done;
     }
     // The loop hears of an end when the next ticket is taken: it would only run for it too.
     Spool::hold_bell_back();
     let done = carry_all(&spool, order, &master);
     spool.ring_owed();
+    attempt::clear_litter();
     done
 }
 
@@ -43,11 +53,19 @@ fn carry_all(spool: &Spool, order: Order, master: &Option<Awake>) -> anyhow::Res
         return Ok(());
     }
     for _ in 1..MOST {
+        // What it sees is not what others see.
+        if attempt::is_enclosed() {
+            break;
+        }
         if presence::awake(spool)? != *master {
             break;
         }
         let Some((locked, found)) = claim::next(spool, &config::load(spool)?)? else { break };
         spool.ring_owed();
+        if attempt::wants_own(&locked, found.ticket.attempt) {
+            attempt::spawn(locked, found.ticket.attempt)?;
+            continue;
+        }
         attempt::carry(&locked, found, None)?;
     }
     Ok(())

@@ -113,7 +113,10 @@ impl PromptInput {
             no_shell: spec.no_shell,
             subagents: spec.subagents.clone(),
             protected: Vec::new(),
-            git: matches!(spec.workspace(), WorkspaceKind::Worktree | WorkspaceKind::Clone),
+            git: matches!(
+                spec.workspace(),
+                WorkspaceKind::Worktree | WorkspaceKind::Clone | WorkspaceKind::Overlay
+            ),
             needs: Vec::new(),
             repair: None,
             feedback: None,

@@ -18,7 +18,9 @@ use std::path::{Path, PathBuf};
 /// ours. `None` where there is none.
 pub fn repository(spool: &Spool, task: &Task) -> Option<PathBuf> {
     match task.spec.workspace() {
-        WorkspaceKind::Worktree | WorkspaceKind::Clone => task.repo.as_ref().map(|r| r.path.clone()),
+        WorkspaceKind::Worktree | WorkspaceKind::Clone | WorkspaceKind::Overlay => {
+            task.repo.as_ref().map(|r| r.path.clone())
+        }
         WorkspaceKind::Copy => Some(spool.copies().join(task.id.to_string())),
         WorkspaceKind::Directory | WorkspaceKind::Temporary => None,
     }

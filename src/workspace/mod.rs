@@ -6,12 +6,17 @@ pub mod copy;
 pub mod duplicate;
 pub mod lacks;
 pub mod manifest;
+pub mod overlay;
 pub mod rules;
 mod worktree;
 
 pub use manifest::Manifest;
+pub use overlay::Overlay;
 pub use rules::{Rules, Violation};
-pub use worktree::{Prepared, Removed, Wanted, clear, prepare, put_aside, remove, restore, trash};
+pub use worktree::{
+    Prepared, Removed, Wanted, aside, clear, dispose, forget, prepare, prove, put_aside, remove, restore,
+    trash,
+};
 
 use crate::model::{Task, TaskId, WorkspaceKind};
 use crate::spool::Spool;

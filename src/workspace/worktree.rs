@@ -1,6 +1,7 @@
 //! Git worktrees as workspaces: register under the repository's lock, fill outside it, and remove only
 //! with the proof that everything in it is kept (I7).
 
+use super::overlay::Overlay;
 use crate::durable::{self, GoOn};
 use crate::git::{
     self, Change, ChangeStatus, GitError, Limits, Oid, OnBranch, Repo, Salvage, Salvaged, View, Worktree,
@@ -28,7 +29,10 @@ pub struct Prepared {
     pub copied: Vec<PathBuf>,
     /// What somebody should know.
     pub warnings: Vec<String>,
-    /// Milliseconds that it took.
+    /// Milliseconds that the tree alone took.
+    #[serde(default)]
+    pub tree_ms: u64,
+    /// Milliseconds that all of it took.
     pub elapsed_ms: u64,
 }
 
@@ -47,6 +51,15 @@ pub struct Wanted<'a> {
     pub on: OnBranch,
 }
 
+impl Wanted<'_> {
+    /// Registers the worktree, with nothing in it yet.
+    pub(super) fn register(&self, spool: &Spool, repo: &Repo) -> anyhow::Result<Worktree> {
+        let reason = format!("workspool {} {}", spool.id(), self.id);
+        let _alone = spool.repo_lock(&repo.key.hash).take().context("cannot lock the repository")?;
+        Ok(worktree::add(repo, self.path, self.id, self.start, self.on, &reason)?)
+    }
+}
+
 /// Registers a worktree at `path` on the branch of task `id`, fills it with `start` (the base, or what an
 /// earlier attempt made of it), and makes our view of it, which compares with `base`.
 ///
@@ -58,12 +71,8 @@ pub fn prepare(
     wanted: &Wanted<'_>,
     go_on: GoOn<'_>,
 ) -> anyhow::Result<Worktree> {
-    let Wanted { path, id, base, start, on } = *wanted;
-    let reason = format!("workspool {} {id}", spool.id());
-    let tree = {
-        let _alone = spool.repo_lock(&repo.key.hash).take().context("cannot lock the repository")?;
-        worktree::add(repo, path, id, start, on, &reason)?
-    };
+    let Wanted { base, start, .. } = *wanted;
+    let tree = wanted.register(spool, repo)?;
     // One checkout at a time gains from several workers; several at once only get in each other's way.
     let alone = crate::spool::names(&spool.running()).map_or(0, |n| n.len()) <= 1;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
@@ -136,39 +145,75 @@ pub fn remove(
     attempt: u32,
     copied: &[PathBuf],
 ) -> anyhow::Result<Removed> {
-    let limits = Limits::default();
-    let path = view.worktree().path.clone();
-    if fs::symlink_metadata(&path).is_err() {
+    let path = &view.worktree().path;
+    if fs::symlink_metadata(path).is_err() {
         let _alone = spool.repo_lock(&repo.key.hash).take()?;
         forget_registration(repo, view.worktree())?;
         return Ok(Removed::Nothing);
     }
-    let head = view.worker_head()?;
-    let committed = match &head {
-        Some(head) => Salvaged::committed(view, head, copied, &limits)?,
+    let overlay = Overlay::of(spool, id, path);
+    if overlay.exists()? && !overlay.is_mounted()? {
+        let kept = overlay.put_aside(spool, id)?;
+        forget(spool, repo, path)?;
+        return Ok(Removed::Aside(kept, vec!["only its supervisor could see it whole".into()]));
+    }
+    let proof = prove(view, id, attempt, copied)?;
+    let (removed, litter) = dispose(spool, repo, view, id, proof)?;
+    for tree in litter {
+        worktree::delete_tree(&tree).with_context(|| format!("cannot delete {}", tree.display()))?;
+    }
+    Ok(removed)
+}
+
+/// Proves that all that is in a task's tree is in a commit, or takes a salvage of it.
+pub fn prove(view: &View, id: &str, attempt: u32, copied: &[PathBuf]) -> anyhow::Result<Salvaged> {
+    let limits = Limits::default();
+    let committed = match view.worker_head()? {
+        Some(head) => Salvaged::committed(view, &head, copied, &limits)?,
         None => None,
     };
-    let proof = match committed {
-        Some(proof) => proof,
-        None => Salvage::take(view, id, attempt, &limits, copied, chrono::Utc::now().timestamp())?,
-    };
+    match committed {
+        Some(proof) => Ok(proof),
+        None => Ok(Salvage::take(view, id, attempt, &limits, copied, chrono::Utc::now().timestamp())?),
+    }
+}
+
+/// Takes a task's tree out of use, or puts it aside if the proof is not of all that is in it. Returns what is to be
+/// deleted.
+pub fn dispose(
+    spool: &Spool,
+    repo: &Repo,
+    view: &View,
+    id: &str,
+    proof: Salvaged,
+) -> anyhow::Result<(Removed, Vec<PathBuf>)> {
+    let path = &view.worktree().path;
+    let overlay = Overlay::of(spool, id, path);
+    let is_overlay = overlay.exists()?;
     if !proof.is_complete() {
         let missing = proof.missing().iter().map(|m| format!("{}: {}", m.path.display(), m.why)).collect();
-        let kept = put_aside(spool, &path, id)?;
+        let kept = match is_overlay {
+            true => overlay.put_aside(spool, id)?,
+            false => put_aside(spool, path, id)?,
+        };
         let _alone = spool.repo_lock(&repo.key.hash).take()?;
         forget_registration(repo, view.worktree())?;
-        return Ok(Removed::Aside(kept, missing));
+        return Ok((Removed::Aside(kept, missing), Vec::new()));
     }
     let refname = proof.refname().map(str::to_owned);
     let trash = trash(spool);
+    if is_overlay {
+        overlay.unmount()?;
+    }
     let moved = {
         let _alone = spool.repo_lock(&repo.key.hash).take()?;
         worktree::dispose(repo, view.worktree(), proof, &trash)?
     };
-    if let Some(moved) = moved {
-        worktree::delete_tree(&moved).with_context(|| format!("cannot delete {}", moved.display()))?;
+    let mut litter: Vec<PathBuf> = moved.into_iter().collect();
+    if is_overlay {
+        litter.extend(overlay.take_out(spool)?);
     }
-    Ok(Removed::Gone(refname))
+    Ok((Removed::Gone(refname), litter))
 }
 
 /// Where removed trees go before they are deleted: on the disk of the workspaces.
@@ -180,15 +225,31 @@ pub fn trash(spool: &Spool) -> PathBuf {
 pub fn put_aside(spool: &Spool, path: &Path, id: &str) -> io::Result<PathBuf> {
     let kept = spool.worktrees().join(".kept");
     durable::ensure_dir(&kept)?;
-    let mut n = 1;
     loop {
-        let to = kept.join(format!("{id}.{n}"));
+        let to = aside(spool, id);
         match durable::rename_noreplace(path, &to) {
             Ok(()) => return Ok(to),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => n += 1,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             Err(e) => return Err(e),
         }
     }
+}
+
+/// Where the next tree of a task that is put aside goes.
+pub fn aside(spool: &Spool, id: &str) -> PathBuf {
+    let kept = spool.worktrees().join(".kept");
+    let free = |path: &PathBuf| fs::symlink_metadata(path).is_err();
+    let mut numbered = (1u32..).map(|n| kept.join(format!("{id}.{n}")));
+    numbered.find(free).unwrap_or(kept)
+}
+
+/// Removes git's record of a worktree at `path`, whose folder is gone, if there is one.
+pub fn forget(spool: &Spool, repo: &Repo, path: &Path) -> anyhow::Result<()> {
+    let _alone = spool.repo_lock(&repo.key.hash).take()?;
+    if fs::symlink_metadata(path).is_err() && worktree::is_registered(&repo.common, path) {
+        worktree::unregister(repo, path)?;
+    }
+    Ok(())
 }
 
 /// Removes git's record of a worktree whose folder is gone.

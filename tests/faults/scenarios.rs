@@ -156,6 +156,22 @@ pub const SCENARIOS: &[Scenario] = &[
         after: nothing,
         expect: succeeded,
     },
+    Scenario {
+        name: "overlay",
+        process: "exec",
+        thin: 4,
+        prepare: overlay,
+        after: nothing,
+        expect: succeeded,
+    },
+    Scenario {
+        name: "overlay-failing",
+        process: "exec",
+        thin: 4,
+        prepare: overlay_failing,
+        after: nothing,
+        expect: failed,
+    },
     Scenario { name: "clone", process: "exec", thin: 4, prepare: clone, after: nothing, expect: succeeded },
     Scenario {
         name: "clone-failing",
@@ -366,6 +382,24 @@ fn retry_succeeded(bench: &Bench) -> Ready {
 fn clean_gate(bench: &Bench) -> Ready {
     let id = given(bench, "true", &["--gate", "clean"]);
     ready(&DRAIN, vec![id])
+}
+
+fn overlay(bench: &Bench) -> Ready {
+    let commit = "rm old.txt; git -c user.name=w -c user.email=w@w commit -qam w";
+    let id = given(bench, commit, &["--workspace", overlay_kind(bench)]);
+    ready(&DRAIN, vec![id])
+}
+
+fn overlay_failing(bench: &Bench) -> Ready {
+    let id = given(bench, "rm old.txt; exit 3", &["--workspace", overlay_kind(bench)]);
+    ready(&DRAIN, vec![id])
+}
+
+/// The kind of workspace, or one much like it where the system does not let anybody make overlays.
+fn overlay_kind(bench: &Bench) -> &'static str {
+    let doctor = bench.command(&["doctor"]).output().unwrap();
+    let said = String::from_utf8_lossy(&doctor.stdout);
+    if said.contains("workspaces can be overlays") { "overlay" } else { "worktree" }
 }
 
 fn clone(bench: &Bench) -> Ready {

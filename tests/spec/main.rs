@@ -23,6 +23,7 @@ mod inbox;
 mod lacks;
 mod logs;
 mod order;
+mod overlay;
 mod permissions;
 mod results;
 mod review;

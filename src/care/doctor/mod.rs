@@ -10,6 +10,7 @@ mod git;
 mod leases;
 mod leftovers;
 mod logs;
+mod overlay;
 mod path;
 pub mod places;
 mod planners;
@@ -140,6 +141,7 @@ const CHECKS: &[Check] = &[
     Check { name: "runner", look: runner::look, mend: None },
     Check { name: "workers", look: workers::look, mend: None },
     Check { name: "confinement", look: confinement::look, mend: None },
+    Check { name: "overlay", look: overlay::look, mend: None },
     Check { name: "path", look: path::look, mend: None },
     Check { name: "mcp", look: planners::look, mend: None },
     Check { name: "logs", look: logs::look, mend: Some(logs::mend) },

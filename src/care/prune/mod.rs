@@ -12,6 +12,7 @@ use crate::attempt::read_prepared;
 use crate::git::View;
 use crate::model::{HeldReason, Review, State, Task, TaskId, TaskResult, WorkspaceKind};
 use crate::spool::{Found, Place, Spool, SpoolError, names, read_json};
+use crate::workspace::overlay;
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,8 @@ pub enum What {
     Orphan,
     /// What a crash left over.
     Leftover,
+    /// A checkout that overlays were laid over, and that no task uses.
+    Checkout,
 }
 
 /// One thing to be taken away.
@@ -128,6 +131,7 @@ pub fn prune(spool: &Spool, policy: &Policy, apply: bool) -> anyhow::Result<Repo
         }
     }
     leftovers(spool, apply, &mut report)?;
+    checkouts(spool, policy, apply, &mut report)?;
     Ok(report)
 }
 
@@ -327,6 +331,29 @@ fn leftovers(spool: &Spool, apply: bool, report: &mut Report) -> anyhow::Result<
         } else if finding.severity == Severity::Leftover && finding.repair.is_some() {
             report.items.push(leftover(What::Leftover, &finding));
         }
+    }
+    Ok(())
+}
+
+/// Shared checkouts can be made again: one that nobody took for a day goes.
+fn checkouts(spool: &Spool, policy: &Policy, apply: bool, report: &mut Report) -> anyhow::Result<()> {
+    let idle = BUILD_AGE.min(policy.older_than);
+    for checkout in overlay::unused(spool, idle)? {
+        let bytes = size(&checkout.path);
+        let outcome = apply.then(|| match overlay::prune(spool, &checkout, idle) {
+            Ok(true) => Done::Removed,
+            Ok(false) => Done::Kept("somebody uses it again".into()),
+            Err(e) => Done::Kept(format!("{e:#}")),
+        });
+        report.items.push(Item {
+            what: What::Checkout,
+            task: None,
+            path: checkout.path,
+            bytes,
+            why: checkout.why.to_owned(),
+            outcome,
+            ticket: None,
+        });
     }
     Ok(())
 }

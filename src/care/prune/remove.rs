@@ -48,7 +48,7 @@ pub(super) fn item(
         }
         What::Workspace => workspace_of(&locked),
         What::Task => task(&locked, item, keys),
-        What::Orphan | What::Leftover => anyhow::bail!("not of a task"),
+        What::Orphan | What::Leftover | What::Checkout => anyhow::bail!("not of a task"),
     }
 }
 
@@ -70,7 +70,7 @@ fn workspace_of(locked: &LockedTask) -> anyhow::Result<Done> {
         // The user's own folder.
         WorkspaceKind::Directory => return Ok(Done::Removed),
         WorkspaceKind::Temporary => return temporary(locked, &path),
-        WorkspaceKind::Worktree | WorkspaceKind::Clone | WorkspaceKind::Copy => {}
+        WorkspaceKind::Worktree | WorkspaceKind::Overlay | WorkspaceKind::Clone | WorkspaceKind::Copy => {}
     }
     if fs::symlink_metadata(&path).is_err() {
         return Ok(Done::Removed);
