@@ -52,6 +52,7 @@ fn carry_all(spool: &Spool, order: Order, master: &Option<Awake>) -> anyhow::Res
     if !order.carry_out(spool)? {
         return Ok(());
     }
+    let mut handed_on = Vec::new();
     for _ in 1..MOST {
         // What it sees is not what others see.
         if attempt::is_enclosed() {
@@ -63,7 +64,8 @@ fn carry_all(spool: &Spool, order: Order, master: &Option<Awake>) -> anyhow::Res
         let Some((locked, found)) = claim::next(spool, &config::load(spool)?)? else { break };
         spool.ring_owed();
         if attempt::wants_own(&locked, found.ticket.attempt) {
-            attempt::spawn(locked, found.ticket.attempt)?;
+            handed_on.push(attempt::spawn(locked, found.ticket.attempt)?);
+            super::reap(&mut handed_on);
             continue;
         }
         attempt::carry(&locked, found, None)?;

@@ -352,6 +352,7 @@ fn checkouts_go_when_no_task_has_used_them_for_some_time() {
     assert_eq!(checkouts(&world).len(), 1, "one that was just used stays");
 }
 
+/// I7: a partial salvage keeps what was written.
 #[test]
 fn what_cannot_be_kept_whole_stays_as_plain_files() {
     let world = overlays!();

@@ -63,6 +63,7 @@ fn a_dead_keeper_interrupts_the_attempt_and_its_work_is_kept() {
     assert_retired(&world, &repo, id);
 }
 
+/// I7: the tree is mounted again for its salvage, and goes only with that.
 #[test]
 fn where_both_die_the_overlay_is_mounted_again_and_its_work_is_kept() {
     let world = overlays!();
