@@ -28,6 +28,7 @@ pub fn point(name: &'static str) -> io::Result<()> {
     if !is_meant() {
         return Ok(());
     }
+    let _one_at_a_time = PASSING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let k = PASSED.fetch_add(1, Ordering::SeqCst) + 1;
     if let Some(path) = std::env::var_os("WORKSPOOL_FAULT_LOG")
         && let Ok(mut log) = std::fs::OpenOptions::new().append(true).create(true).open(path)
@@ -48,9 +49,8 @@ pub fn point(name: &'static str) -> io::Result<()> {
                 std::thread::park();
             }
         }
-        "stop" => {
-            Ok(rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?)
-        }
+        // This thread is the one that stops, and stops here: no other passes a point before all go on.
+        "stop" => signal_hook::low_level::raise(rustix::process::Signal::STOP.as_raw()),
         "enospc" => Err(rustix::io::Errno::NOSPC.into()),
         "eio" => Err(rustix::io::Errno::IO.into()),
         "eacces" => Err(rustix::io::Errno::ACCESS.into()),
@@ -61,6 +61,10 @@ pub fn point(name: &'static str) -> io::Result<()> {
 /// How many points this process has passed.
 #[cfg(feature = "faults")]
 static PASSED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+/// Held by the thread that passes a point: two that stop at once would be told once to go on.
+#[cfg(feature = "faults")]
+static PASSING: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 /// Whether this is the process that the test means, once that is known.
 #[cfg(feature = "faults")]

@@ -100,8 +100,12 @@ fn step_by_step(bench: &Bench, args: &[&str], acknowledged: bool, cuts: &mut Vec
         let pid: u32 = line.split(' ').next().unwrap().parse().unwrap();
         let who = bench.await_some("the process is held still", || {
             let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return Some(None) };
-            let still = stat.rsplit(')').next()?.trim_start().starts_with('T');
-            still.then(|| Identity::of(pid).ok().flatten())
+            match stat.rsplit(')').next()?.trim_start().chars().next()? {
+                'T' => Some(Identity::of(pid).ok().flatten()),
+                // Killed by another before it was waited for.
+                'Z' | 'X' => Some(None),
+                _ => None,
+            }
         });
         let image = bench.path(&format!("cut-{}.img", cuts.len()));
         let copy = run(Command::new("cp").arg("--sparse=always").args([&bench.path("disk.img"), &image]));
