@@ -186,10 +186,11 @@ fn history(audit: &mut Audit, receipt: &Receipt, dir: &TaskDir) -> anyhow::Resul
         }
     }
     // What a crash cut short is named by the line after it. The last line is named by no other; it must at
-    // least be one.
-    let count = bytes.split_inclusive(|b| *b == b'\n').count();
+    // least be one, or be what a power loss leaves of one: a beginning, or nothing where bytes should be.
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|b| *b == b'\n').collect();
+    let cut = lines.last().is_some_and(|last| !last.ends_with(b"\n") || last.contains(&0));
     for line in &chain.torn {
-        if *line == count && differs.is_none() {
+        if *line == lines.len() && !cut && differs.is_none() {
             differs = Some(format!("line {line} is not an event"));
         } else {
             audit.notes.push(format!("events.jsonl: line {line} was cut short by a crash"));

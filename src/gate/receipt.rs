@@ -63,9 +63,10 @@ pub fn write(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<FileRef
     let history = std::fs::read(locked.dir().events()).context("cannot read the history")?;
     let view = proven.attempt.view();
     let records = records(locked, proven)?;
-    // Who reads the receipt after a power loss must find what it names. The history follows with its last line.
+    // Who reads the receipt after a power loss must find what it names.
     let mut named = records.clone();
     named.extend(View::fixed_files(&view));
+    named.insert(locked.dir().events());
     durable::sync_below(root, &named).context("cannot sync what the receipt names")?;
     let receipt = Receipt {
         version: VERSION,

@@ -32,13 +32,8 @@ impl LockedTask {
         let file = self.dir.result();
         durable::replace(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
         // After the result: a history that tells of an end which could not be written would be a lie. A
-        // result without this line is not believed, and is written again.
+        // result without this line is not believed, and is written again, also after a power loss.
         self.event_once(attempt, EventKind::Ended { state, message })?;
-        if result.receipt.is_some() {
-            // It names the history.
-            let history = self.dir.events();
-            durable::sync_file(&history).with_context(|| format!("cannot sync {}", history.display()))?;
-        }
         // Before the ticket moves: what is told of a task that has ended is told though we die here.
         let told = notices::post_end(&self.spool, &result);
         self.move_ticket(from, place, from.ticket)?;

@@ -16,7 +16,7 @@ use workspool::model::{State, TaskId};
 use workspool::process::{Identity, Signal};
 
 /// How many instants the short run takes.
-const SHORT: usize = 9;
+const SHORT: usize = 20;
 
 /// What the disk had at an instant.
 struct Cut {

@@ -343,3 +343,32 @@ fn a_worker_that_rewrites_its_history_is_found_out() {
         world.on("accept", id, &[]).exits(40).says(&["events.jsonl does not match its receipt"]);
     }
 }
+
+#[test]
+fn the_last_line_of_a_history_is_a_line_or_what_a_power_loss_leaves_of_one() {
+    let world = World::new();
+    let repo = world.repo("r");
+    let id = world.script("echo x > x.txt").repo(&repo).verify("true").ok();
+    world.drain();
+    world.succeeded(id);
+    let path = world.spool().root().join(format!("tasks/{id}/events.jsonl"));
+    let whole = fs::read(&path).unwrap();
+    let at = whole[..whole.len() - 1].iter().rposition(|b| *b == b'\n').unwrap() + 1;
+    let with = |last: &[u8]| fs::write(&path, [&whole[..at], last].concat()).unwrap();
+
+    let length = whole.len() - at;
+    for left in
+        [&whole[at..at + length / 2], &vec![0; length], &[&whole[at..at + 9], &vec![0; length - 9]].concat()]
+    {
+        with(left);
+        world.on("audit", id, &[]).ok().says(&["was cut short by a crash"]);
+    }
+    with(&[]);
+    world.on("audit", id, &[]).ok();
+    with(b"?\n");
+    let said = world.on("audit", id, &[]).exits(40);
+    assert!(said.text().contains("is not an event"), "{}", said.text());
+    // What the receipt knows is not forgiven.
+    fs::write(&path, &whole[..at - 9]).unwrap();
+    world.on("audit", id, &[]).exits(40);
+}
