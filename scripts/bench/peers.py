@@ -33,7 +33,7 @@ def install():
             for archive in CACHE.glob(f"{package}_*.deb"):
                 attempt(package, ["dpkg-deb", "-x", archive.name, "deb"])
     if not find("pueued"):
-        attempt("pueue", ["cargo", "install", "--quiet", "--locked", "--root", str(CACHE), "pueue@4"])
+        attempt("pueue", ["cargo", "install", "--quiet", "--locked", "--root", str(CACHE), "pueue@^4"])
     if not (CACHE / "venv" / "bin" / "rq").exists():
         attempt("huey and rq", [sys.executable, "-m", "venv", "venv"], ["venv/bin/pip", "install", "--quiet", "huey", "rq"])
     return sorted(set(missing))
@@ -176,13 +176,14 @@ class Ours(Peer):
 def drain(b, kind, slots):
     """Tasks a second: all are enqueued behind one that blocks each slot, then let go."""
     peer = kind(b)
-    ticks, gate = peer.home / "ticks", peer.home / "gate"
+    ticks, gate, hold = (peer.home / name for name in ("ticks", "gate", "hold"))
+    # A file: each queue has its own way with quotes and options.
+    hold.write_text(f"until test -e {gate}; do sleep 0.01; done\n")
     n = min(peer.tasks, b.n(peer.tasks, 20))
     peer.start(slots)
     try:
         for _ in range(slots):
-            b.run(*peer.add("sh", "-c", f"'until test -e {gate}; do sleep 0.01; done'") if kind in (Parallel, Ours)
-                  else peer.add("sh", "-c", f"until test -e {gate}; do sleep 0.01; done"), env=peer.env)
+            b.run(*peer.add("sh", hold), env=peer.env)
         for _ in range(n):
             b.run(*peer.add(b.floor, "tick", ticks), env=peer.env)
         time.sleep(0.5)

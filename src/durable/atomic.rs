@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How many files are held open at once, to be synced.
 const MANY: usize = 64;
 
+/// How many of them are waited for at once: a disk takes what it is asked for together as one.
+const AT_ONCE: usize = 4;
+
 /// Returns a name that no other file of this machine's processes has: for files being written.
 pub fn unique_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -122,24 +125,48 @@ pub fn sync_file(path: &Path) -> io::Result<()> {
 /// Waits until files, and the folders between them and `root`, survive power loss. `root` itself is not waited
 /// for.
 ///
-/// The disk is told of many files before any is waited for: most of the waits are then over at once.
+/// The disk is told of many before any is waited for, and several are waited for at once.
 pub fn sync_below(root: &Path, files: &BTreeSet<PathBuf>) -> io::Result<()> {
-    let mut folders = BTreeSet::new();
-    let files: Vec<&PathBuf> = files.iter().collect();
-    for some in files.chunks(MANY) {
+    let between = |path: &PathBuf| -> Vec<PathBuf> {
+        let folders = path.ancestors().skip(1).take_while(|dir| dir.starts_with(root) && *dir != root);
+        folders.map(Path::to_owned).collect()
+    };
+    let folders: BTreeSet<PathBuf> = files.iter().flat_map(between).collect();
+    let all: Vec<(&PathBuf, bool)> =
+        files.iter().map(|f| (f, false)).chain(folders.iter().map(|f| (f, true))).collect();
+    for some in all.chunks(MANY) {
         let mut open = Vec::with_capacity(some.len());
-        for path in some {
-            fault::point("sync-file")?;
+        for (path, is_folder) in some {
+            fault::point(if *is_folder { "sync-dir" } else { "sync-file" })?;
             let file = File::open(path)?;
             start_writing(&file);
-            open.push(file);
-            folders.extend(path.ancestors().skip(1).take_while(|dir| dir.starts_with(root) && *dir != root));
+            open.push((file, *is_folder));
         }
-        for file in open {
-            file.sync_data()?;
-        }
+        wait_for(&open)?;
     }
-    folders.into_iter().try_for_each(sync_dir)
+    Ok(())
+}
+
+/// Syncs what is open: a share in this thread, the others beside it.
+fn wait_for(open: &[(File, bool)]) -> io::Result<()> {
+    let sync = |some: &[(File, bool)]| {
+        some.iter().try_for_each(|(file, whole)| if *whole { file.sync_all() } else { file.sync_data() })
+    };
+    let (own, others) = open.split_at(open.len().div_ceil(AT_ONCE));
+    std::thread::scope(|scope| {
+        let beside: Vec<_> = others
+            .chunks(own.len().max(1))
+            .map(|some| (some, std::thread::Builder::new().spawn_scoped(scope, move || sync(some))))
+            .collect();
+        let mut done = sync(own);
+        for (some, thread) in beside {
+            // Where there are no more threads, it is done here.
+            let one =
+                thread.map_or_else(|_| sync(some), |thread| thread.join().unwrap_or_else(|_| sync(some)));
+            done = done.and(one);
+        }
+        done
+    })
 }
 
 /// Begins to write to the disk what the system still holds back. Only that it is sooner: nothing relies on it.

@@ -61,8 +61,8 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
             other => Some(other?),
         },
     };
-    // Whether the last wait ended by itself.
-    let mut quiet = false;
+    // Whether the last wait ended by itself; whether what the last work needed is given back.
+    let (mut quiet, mut shrunk) = (false, false);
     while !how.stop.load(Ordering::SeqCst) {
         let begun = Instant::now();
         let mut done = pass(spool, config);
@@ -86,8 +86,12 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
         if let Some(why) = done.blocked.filter(|_| how.drain && children.is_empty()) {
             anyhow::bail!(why);
         }
-        if idle && quiet {
+        if !idle {
+            shrunk = false;
+        } else if quiet && !shrunk {
+            // Once: what an idle pass needs stays.
             crate::process::shrink();
+            shrunk = true;
         }
         quiet = !watch.wait(done.due.map_or(how.poll, |due| due.min(how.poll)));
         if idle && !quiet {

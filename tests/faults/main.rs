@@ -3,7 +3,7 @@
 //! For each scenario a clean run tells how many points there are. Then, for every point: the process is
 //! killed there, or gets ENOSPC, EIO or EACCES; everything is started again without a fault; and the
 //! invariants must hold. By default a sample of the cases is taken, to fit in a minute or two (another one
-//! with another number in `WORKSPOOL_FAULTS_START`);
+//! with another number in `WORKSPOOL_FAULTS_START`); `WORKSPOOL_FAULTS_JOBS` is how many run at once;
 //! `WORKSPOOL_FAULTS=all` takes them all, `WORKSPOOL_FAULTS=<scenario>` all of one scenario, and
 //! `WORKSPOOL_FAULTS=<scenario>/<point>/<what>` one.
 
@@ -46,9 +46,12 @@ fn nothing_is_lost_and_nothing_happens_twice() {
     let failures = Mutex::new(Vec::new());
     std::panic::set_hook(Box::new(|_| {}));
     std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from).min(8) {
+        for _ in 0..at_once() {
             scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::SeqCst)) {
+                while let Some((k, case)) = take(&cases, &next) {
+                    if k > 0 && k % 200 == 0 {
+                        eprintln!("{k} of {} cases, {} failed", cases.len(), failures.lock().unwrap().len());
+                    }
                     match catch_unwind(AssertUnwindSafe(|| run(case))) {
                         Ok(hit) => drop(hits.fetch_add(usize::from(hit), Ordering::SeqCst)),
                         Err(panic) => {
@@ -70,6 +73,16 @@ fn nothing_is_lost_and_nothing_happens_twice() {
         failures.join("\n\n")
     );
     assert!(hits * 10 >= cases.len() * 9, "only {hits} of {} faults came to pass", cases.len());
+}
+
+fn at_once() -> usize {
+    let wanted = std::env::var("WORKSPOOL_FAULTS_JOBS").ok().and_then(|n| n.parse().ok());
+    wanted.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from).min(8))
+}
+
+fn take<'a>(cases: &'a [Case], next: &AtomicUsize) -> Option<(usize, &'a Case)> {
+    let k = next.fetch_add(1, Ordering::SeqCst);
+    Some((k, cases.get(k)?))
 }
 
 /// Death while a repeated attempt makes its tree: what stands there half made is not the work of the last one,
