@@ -6,7 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from tools import median
+from tools import median, until
 
 # What nobody can do without: a tree, the change, its commit, the patch, and the tree's end.
 SEQUENCE = """set -e
@@ -148,4 +148,38 @@ def made(spool):
     return {task: (each["tree_ms"], each["elapsed_ms"]) for task, each in prepared.items()}
 
 
-ALL = dict(git=one, crowd=crowd, overlay=overlay)
+def warm(b):
+    """A warm tree, given on and taken, beside a tree that is made and removed."""
+    for files in b.n([10_000, 100_000], [1000]):
+        path = repository(b, files)
+        spool = b.spool("warm-spool", **{f'warm_trees."{path}"': 1}).start("--poll", "60s")
+        bare, taken, kept = [], [], []
+        for k in range(-1, {1000: 7, 10_000: 5}.get(files, 2)):
+            tree = b.work / f"bare-{files}-{k}"
+            begun = time.monotonic()
+            b.run("git", "-C", path, "worktree", "add", "-q", "--detach", tree, "HEAD")
+            b.run("git", "-C", path, "worktree", "remove", "--force", tree)
+            bare.append((time.monotonic() - begun) * 1000)
+            told = spool("submit", "echo changed >> d0/f0.txt; echo new > new.txt", *work(path), "--json")
+            folder = spool.root / "tasks" / json.loads(told)["tasks"][0]["id"]
+            kept_in = lambda: [json.loads(line)["what"].get("elapsed_ms") for line in history(folder) if "tree_kept" in line]
+            until(kept_in)
+            kept.append(kept_in()[0])
+            prepared = json.loads((folder / "attempts/1/prepared.json").read_text())
+            if k >= 0:
+                if "tree_from" not in prepared:
+                    raise RuntimeError("the tree was made anew")
+                taken.append(prepared["elapsed_ms"])
+        spool.stop()
+        got, floor = median(taken) + median(kept[1:]), median(bare)
+        b.row("warm", f"a tree taken and given on, {files:,} files", got, {"add + remove": floor}, "0.1 × add + remove",
+              got <= 0.1 * floor, note=f"taken in {median(taken):.0f}, given on in {median(kept[1:]):.0f}, with the proof")
+
+
+def history(folder):
+    """The lines of a task's history, once it has one."""
+    path = folder / "events.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+ALL = dict(git=one, crowd=crowd, overlay=overlay, warm=warm)

@@ -66,11 +66,12 @@ pub(super) fn conclude(
         // A crash between the decision and the move.
         return retry(locked, found, n, &next);
     }
-    let mut retiring = None;
+    let mut tidied = Tidied::default();
     if let Some(attempt) = &attempt {
-        retiring = tidy(attempt, &mut outcome);
+        tidied = tidy(attempt, &mut outcome);
         alone()?;
     }
+    let Tidied { retiring, proof } = tidied;
     let (mut next, costs_retry) = decide(locked, &task, n, &outcome)?;
     let cancel = RequestName { task: id, attempt: n, kind: RequestKind::Cancel };
     if next.is_some() && spool.request_path(cancel).exists() {
@@ -123,9 +124,16 @@ pub(super) fn conclude(
             None
         }
     };
-    let result = TaskResult { receipt, ..result(locked, &task, plan.as_ref(), n, outcome)? };
+    // Nobody is told of a workspace that is about to go.
+    let handing_on = attempt.as_ref().and_then(|attempt| attempt.hands_on(&outcome));
+    let mut result = TaskResult { receipt, ..result(locked, &task, plan.as_ref(), n, outcome)? };
+    result.workspace = result.workspace.filter(|_| handing_on.is_none());
     end(locked, found, result)?;
+    // After the end, which does not wait for it.
     enclose::retire(locked, attempt.as_ref(), retiring);
+    if let (Some(attempt), Some(pool)) = (&attempt, handing_on) {
+        attempt.hand_on(&pool, proof);
+    }
     Ok(())
 }
 
@@ -250,7 +258,7 @@ fn remove_tmp(locked: &LockedTask, n: u32) {
 
 /// Keeps what is in the workspace, puts the task's branch right, runs the teardown, looks at the guard. Says how the
 /// workspace may go, if it cannot stay.
-fn tidy(attempt: &Attempt<'_>, outcome: &mut Outcome) -> Option<Retiring> {
+fn tidy(attempt: &Attempt<'_>, outcome: &mut Outcome) -> Tidied {
     let note = |what: &str, e: anyhow::Error, outcome: &mut Outcome| {
         outcome.warnings.push(format!("{what}: {e:#}"));
     };
@@ -278,15 +286,28 @@ fn tidy(attempt: &Attempt<'_>, outcome: &mut Outcome) -> Option<Retiring> {
                         e,
                         outcome,
                     );
-                    return None;
+                    return Tidied::default();
                 }
             }
         }
     }
-    attempt.may_retire(proof, outcome).unwrap_or_else(|e| {
+    if attempt.overlay().is_none() {
+        return Tidied { retiring: None, proof };
+    }
+    let retiring = attempt.may_retire(proof, outcome).unwrap_or_else(|e| {
         note("what is in the workspace could not be kept, so it stays", e, outcome);
         None
-    })
+    });
+    Tidied { retiring, proof: None }
+}
+
+/// What is known of the workspace when nothing runs in it any more.
+#[derive(Default)]
+struct Tidied {
+    /// How an overlay may go.
+    retiring: Option<Retiring>,
+    /// That all in a tree is kept, if it was asked.
+    proof: Option<Salvaged>,
 }
 
 /// Failed work is never committed to the task's branch: it is kept beside it. Returns the proof that it is.
@@ -427,6 +448,7 @@ fn result(
         attempts,
         confinement: outcome.confinement,
         lacks: outcome.lacks,
+        tree_from: outcome.tree_from,
         restrictions: outcome.restrictions,
         undone: outcome.undone,
         tampering: outcome.tampering.into_iter().map(|t| t.what).collect(),

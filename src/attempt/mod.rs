@@ -11,6 +11,7 @@ mod conclude;
 mod confine;
 mod enclose;
 mod finish;
+mod hand_on;
 mod outcome;
 mod plan;
 mod prepare;
@@ -27,7 +28,7 @@ pub use plan::{Plan, REPO_FILE};
 pub use prepare::{clear_workspace, read_prepared};
 pub use spawn::{GaveUp, Order, carry, spawn};
 
-use crate::git::{Oid, Repo};
+use crate::git::{Oid, Repo, Stamps};
 use crate::model::{
     Class, Config, EventKind, Phase, RequestKind, RequestName, Review, ReviewFile, Task, WorkspaceKind,
 };
@@ -55,6 +56,8 @@ struct Attempt<'a> {
     unsynced: RefCell<Vec<PathBuf>>,
     /// What was ended of steps before this process could not see it any more.
     lost: RefCell<steps::Lost>,
+    /// What the files of the tree were like when it was filled: in the memory of whoever filled it alone.
+    stamps: OnceCell<Stamps>,
     /// SHA-256 of the task's record as the keeper of the last step handed it over, if one did.
     expected: Option<String>,
 }
@@ -179,6 +182,7 @@ fn begin(
         events: RefCell::new(events),
         phase: RefCell::new((Phase::Preparing, Instant::now())),
         lost: RefCell::new(lost),
+        stamps: OnceCell::new(),
         expected,
     })
 }

@@ -4,7 +4,7 @@ use crate::git::{Oid, Tampering};
 use crate::model::result::{
     Artifact, ChangedFile, Confinement, Deliverable, FileRef, GateRun, Restriction, SalvageRef,
 };
-use crate::model::{Class, Phase, State, Usage, Verification};
+use crate::model::{Class, Phase, State, TaskId, Usage, Verification};
 use crate::process::{Census, CensusMethod, Cleared, Survivor};
 use crate::worker::Report;
 use chrono::{DateTime, Utc};
@@ -40,6 +40,7 @@ pub struct Outcome {
     pub(super) durations: crate::model::result::Durations,
     pub(super) confinement: Option<Confinement>,
     pub(super) lacks: Vec<String>,
+    pub(super) tree_from: Option<TaskId>,
     pub(super) restrictions: Vec<Restriction>,
     pub(super) undone: Vec<String>,
     pub(super) tampering: Vec<Tampering>,
@@ -80,6 +81,7 @@ impl Default for Outcome {
             durations: crate::model::result::Durations::default(),
             confinement: None,
             lacks: Vec::new(),
+            tree_from: None,
             restrictions: Vec::new(),
             undone: Vec::new(),
             tampering: Vec::new(),

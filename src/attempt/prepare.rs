@@ -9,6 +9,7 @@ use crate::model::{Class, EventKind, Permission, Phase, WorkspaceKind};
 use crate::spool::{AttemptDir, Spool, TaskDir, read_json};
 use crate::workspace::apart::{self, Original};
 use crate::workspace::duplicate::{Budget, NotCopied};
+use crate::workspace::warm::Pool;
 use crate::workspace::{self, Manifest, Overlay, Prepared, Removed, Wanted, copy, lacks};
 use anyhow::Context as _;
 use std::fs;
@@ -104,6 +105,7 @@ impl Attempt<'_> {
         outcome.durations.preparing_ms = Some(prepared.elapsed_ms);
         outcome.warnings.extend(prepared.warnings.iter().cloned());
         outcome.lacks = prepared.lacks;
+        outcome.tree_from = prepared.tree_from;
         if let Some(base) = prepared.base {
             let _ = self.copied.set(base);
         }
@@ -179,7 +181,8 @@ impl Attempt<'_> {
             self.keep_commits(repo, self.number() - 1, at)?;
         }
         let wanted = Wanted { path, id: &id, base, start, on };
-        let make = || match self.plan.kind {
+        let pool = Pool::of(spool, &self.config, repo).filter(|_| self.plan.kind == WorkspaceKind::Worktree);
+        let mut make = || match self.plan.kind {
             WorkspaceKind::Clone => {
                 self.room(git::clone::size(repo)?)?;
                 apart::make_clone(repo, &self.dir, &wanted, &mut || stop.check())
@@ -187,7 +190,13 @@ impl Attempt<'_> {
             WorkspaceKind::Overlay => {
                 workspace::overlay::prepare(spool, repo, &self.dir, &wanted, &mut || stop.check())
             }
-            _ => workspace::prepare(spool, repo, &self.dir, &wanted, &mut || stop.check()),
+            _ => {
+                let made =
+                    workspace::prepare(spool, repo, &self.dir, &wanted, pool.as_ref(), &mut || stop.check())?;
+                prepared.warnings.extend(made.warnings);
+                prepared.tree_from = made.from;
+                Ok(made.tree)
+            }
         };
         let timed = || {
             let begun = Instant::now();
@@ -196,6 +205,7 @@ impl Attempt<'_> {
         let ((tree, took), checkout) = lacks::beside(repo, timed);
         let tree = tree?;
         prepared.tree_ms = super::steps::millis(took);
+        self.note_stamps(pool.as_ref(), &tree, start)?;
         let view = View::open(&self.dir.view())?;
         let index = tree.index(repo.format);
         self.copy_in(repo, &view, &index, prepared, stop)?;
@@ -273,6 +283,9 @@ impl Attempt<'_> {
     fn ready(&self, mut prepared: Prepared, began: Instant) -> anyhow::Result<Prepared> {
         prepared.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.record("prepared.json", &serde_json::to_vec_pretty(&prepared)?)?;
+        if let Some(from) = prepared.tree_from {
+            self.event(EventKind::TreeTaken { from })?;
+        }
         Ok(prepared)
     }
 

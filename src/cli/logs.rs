@@ -141,6 +141,10 @@ fn words(what: &EventKind) -> String {
         EventKind::Salvaged { name, complete } => {
             format!("kept in {name}{}", if *complete { "" } else { " (in part)" })
         }
+        EventKind::TreeTaken { from } => format!("given the tree of task {from}, cleaned"),
+        EventKind::TreeKept { elapsed_ms } => {
+            format!("its tree was cleaned for the next task in {}", term::duration(*elapsed_ms))
+        }
         EventKind::AttemptEnded { state: s, message, .. } => {
             format!("attempt ended as {}: {message}", state(s))
         }

@@ -59,6 +59,7 @@ pub fn run(house: &House, args: &Args) -> Result<u8, Exit> {
             What::Workspace => "workspace",
             What::Task => "task",
             What::Orphan => "orphan",
+            What::WarmTree => "warm tree",
             What::Leftover => "leftover",
             What::Checkout => "checkout",
         };

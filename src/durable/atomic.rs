@@ -67,6 +67,15 @@ pub fn rename_noreplace(from: &Path, to: &Path) -> io::Result<()> {
     Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
+/// Lets two names of one file system change places, in one step: both are there at any time.
+///
+/// `renameat2(RENAME_EXCHANGE)` on Linux, `renamex_np(RENAME_SWAP)` on macOS; fails where there is no such step.
+pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    fault::point("rename")?;
+    Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
+}
+
 /// Moves a file to `to`, which must not exist, also across file systems (copied, synced, then removed).
 pub fn move_across(from: &Path, to: &Path) -> io::Result<()> {
     match rename_noreplace(from, to) {
@@ -264,6 +273,18 @@ mod tests {
         fs::write(&b, "b").unwrap();
         assert_eq!(rename_noreplace(&a, &b).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&b).unwrap(), b"b");
+    }
+
+    #[test]
+    fn two_folders_change_places() {
+        let dir = dir();
+        let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+        fs::create_dir(&a).unwrap();
+        fs::write(a.join("of-a"), "").unwrap();
+        fs::create_dir(&b).unwrap();
+        exchange(&a, &b).unwrap();
+        assert!(b.join("of-a").exists() && !a.join("of-a").exists());
+        assert!(exchange(&a, &dir.path().join("none")).is_err());
     }
 
     #[test]

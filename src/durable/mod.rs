@@ -10,7 +10,7 @@ mod lock;
 mod space;
 
 pub use atomic::{
-    append, create_new, create_new_unsynced, ensure_dir, move_across, remove_dir_all, remove_file,
+    append, create_new, create_new_unsynced, ensure_dir, exchange, move_across, remove_dir_all, remove_file,
     rename_noreplace, replace, replace_unsynced, sync_below, sync_dir, sync_file, unique_name,
 };
 pub use copy::{GoOn, copy_file};

@@ -3,10 +3,12 @@
 use super::bytes;
 use super::oid::ObjectFormat;
 use crate::durable;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::time::SystemTime;
 
 /// Copies an index with its time and mode.
 ///
@@ -15,9 +17,14 @@ use std::path::Path;
 /// would hide it for good.
 pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let meta = fs::metadata(from)?;
-    durable::replace_unsynced(to, &fs::read(from)?)?;
-    fs::set_permissions(to, meta.permissions())?;
-    File::options().write(true).open(to)?.set_modified(meta.modified()?)
+    put(to, &fs::read(from)?, meta.modified()?)?;
+    fs::set_permissions(to, meta.permissions())
+}
+
+/// Writes an index that was read before, with the time that it had then.
+pub(super) fn put(to: &Path, bytes: &[u8], modified: SystemTime) -> io::Result<()> {
+    durable::replace_unsynced(to, bytes)?;
+    File::options().write(true).open(to)?.set_modified(modified)
 }
 
 /// What an index lists. It says no more than whoever wrote it: a worker can write its own.
@@ -51,9 +58,24 @@ pub struct Entry<'a> {
     pub oid: &'a [u8],
     /// Whether a sparse tree leaves it out.
     pub left_out: bool,
+    /// What git noted of the file: times, device, inode, mode, owner, size.
+    noted: &'a [u8],
 }
 
 impl<'a> Entry<'a> {
+    /// Whether a file is the one that git saw when it last looked, and was not touched since. `written` is when
+    /// the index was written: of what was written in that very moment, or later, nothing is known.
+    ///
+    /// Of the times that are compared, no program can set that of the last change.
+    pub(super) fn is_untouched(&self, meta: &Metadata, written: (i64, i64)) -> bool {
+        let noted = |at: usize| number(self.noted, at).unwrap_or(0);
+        let now = [meta.ctime(), meta.ctime_nsec(), meta.mtime(), meta.mtime_nsec()].map(|n| n as u32);
+        now == [noted(0), noted(4), noted(8), noted(12)]
+            && meta.ino() as u32 == noted(20)
+            && meta.size() as u32 == noted(36)
+            && (meta.ctime(), meta.ctime_nsec()).max((meta.mtime(), meta.mtime_nsec())) < written
+    }
+
     /// Its name as a path.
     pub fn path(&self) -> &'a Path {
         bytes::as_path(self.name)
@@ -76,12 +98,17 @@ impl Index {
     /// Not every index: the parts of one that is split, and the folders of a sparse one, are git's to put
     /// together.
     pub fn read(file: &Path, format: ObjectFormat) -> io::Result<Index> {
+        Index::of(fs::read(file)?, format)
+    }
+
+    /// The same from the bytes of an index.
+    pub(super) fn of(bytes: Vec<u8>, format: ObjectFormat) -> io::Result<Index> {
         let oid = match format {
             ObjectFormat::Sha1 => 20,
             ObjectFormat::Sha256 => 32,
         };
         let unknown = || io::Error::new(io::ErrorKind::InvalidData, "an index of a form that is not known");
-        Index::parse(fs::read(file)?, oid).ok_or_else(unknown)
+        Index::parse(bytes, oid).ok_or_else(unknown)
     }
 
     fn parse(bytes: Vec<u8>, oid: usize) -> Option<Index> {
@@ -144,8 +171,22 @@ impl Index {
 
     /// The file of this name.
     pub fn find(&self, name: &[u8]) -> Option<Entry<'_>> {
-        let at = self.rows.partition_point(|row| &self.names[row.name.clone()] < name);
-        self.rows.get(at).map(|row| self.entry(row)).filter(|entry| entry.name == name)
+        self.rows.get(self.place(name)).map(|row| self.entry(row)).filter(|entry| entry.name == name)
+    }
+
+    /// How many names there are.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Where a name is among all, or would be.
+    pub(super) fn place(&self, name: &[u8]) -> usize {
+        self.rows.partition_point(|row| &self.names[row.name.clone()] < name)
+    }
+
+    /// What is at a place, in the order of the names' bytes.
+    pub(super) fn at(&self, place: usize) -> Option<Entry<'_>> {
+        self.rows.get(place).map(|row| self.entry(row))
     }
 
     fn entry(&self, row: &Row) -> Entry<'_> {
@@ -156,6 +197,7 @@ impl Index {
             size: number(&self.bytes, row.at + 36).unwrap_or(0),
             oid: &self.bytes[oid..oid + self.oid],
             left_out: row.left_out,
+            noted: &self.bytes[row.at..row.at + NUMBERS],
         }
     }
 }

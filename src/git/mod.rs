@@ -22,7 +22,9 @@
 //! | [`View::changed`], [`View::diff`], [`View::commit`], [`View::update_branch`] | 1 each |
 //! | [`Guard::take`], [`Guard::check`] | 1 |
 //! | [`Salvage::take`] | at most 10 |
-//! | [`worktree::dispose`] | 1 |
+//! | [`worktree::dispose`], [`worktree::hand_over`] | 1 |
+//! | [`reuse::make_ready`] | 1, if a file differs |
+//! | [`reuse::take_over`] beside [`worktree::add`] | 0; 3 if the commit is another |
 //! | [`Landing::plan`] | 4; 4 more if HEAD is not the base, 1 more for a commit, the guard's |
 //! | [`Landing::apply`] | 5; 1 more in a sparse checkout, 2 more for a commit |
 
@@ -41,6 +43,7 @@ mod oid;
 mod paths;
 pub mod pristine;
 mod repo;
+pub mod reuse;
 pub mod runner;
 mod salvage;
 mod scratch;
@@ -61,6 +64,7 @@ pub use merge::Merged;
 pub use oid::{ObjectFormat, Oid};
 pub use paths::checkout_paths;
 pub use repo::{Head, Repo, RepoError, RepoKey};
+pub use reuse::Stamps;
 pub use runner::{Git, GitError, GitErrorKind, calls, version};
 pub use salvage::{Limits, Salvage, SalvageEntry, Salvaged};
 pub use scratch::Scratch;

@@ -22,6 +22,14 @@ impl Oid {
         &self.0
     }
 
+    /// The format of the repository that it is of.
+    pub fn format(&self) -> ObjectFormat {
+        match self.0.len() {
+            64 => ObjectFormat::Sha256,
+            _ => ObjectFormat::Sha1,
+        }
+    }
+
     /// Whether this is git's word for "no object".
     pub fn is_null(&self) -> bool {
         self.0.bytes().all(|b| b == b'0')

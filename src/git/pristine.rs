@@ -78,7 +78,7 @@ pub fn fill(
 }
 
 /// Waits until the clock of the file system that holds `folder` has moved on.
-fn await_tick(folder: &Path) -> io::Result<()> {
+pub(super) fn await_tick(folder: &Path) -> io::Result<()> {
     let probe = folder.with_file_name(durable::unique_name());
     let mut first = None;
     loop {

@@ -70,6 +70,9 @@ pub(super) struct Record {
     pub identity: Identity,
     #[serde(default)]
     pub settings: Settings,
+    /// Hash of what decides how a commit's files are written: see [`View::rules`].
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub rules: String,
 }
 
 /// A git dir of ours through which a worker's tree is read.
@@ -109,15 +112,16 @@ impl View {
         let source = if tree.is_clone() { Git::at(&repo.git_dir) } else { tree.git() };
         let entries = config::list(&source)?;
         durable::remove_dir_all(dir).map_err(failed)?;
-        let record = Record {
+        let mut record = Record {
             tree: tree.clone(),
             common: repo.common.clone(),
             base: base.clone(),
             format: repo.format,
             identity: Identity::of(&entries),
             settings: Settings::of(&entries),
+            rules: String::new(),
         };
-        write_view(dir, &record, &entries).map_err(failed)?;
+        write_view(dir, &mut record, &entries).map_err(failed)?;
         Ok(View { dir: dir.to_owned(), record })
     }
 
@@ -216,6 +220,12 @@ impl View {
             hash.update(content.unwrap_or_default());
         }
         Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
+    }
+
+    /// Hash of the settings and attributes that decide what a commit's files look like in a tree: two trees
+    /// that were filled with one commit by the same rules are the same.
+    pub fn rules(&self) -> &str {
+        &self.record.rules
     }
 
     /// Fills the view's index from the base alone, so that the next snapshot reads every file.
@@ -417,7 +427,7 @@ pub(super) fn commit(
         .oid()
 }
 
-fn write_view(dir: &Path, record: &Record, entries: &[Entry]) -> io::Result<()> {
+fn write_view(dir: &Path, record: &mut Record, entries: &[Entry]) -> io::Result<()> {
     let (tree, common) = (&record.tree, &record.common);
     let info = dir.join("info");
     durable::ensure_dir(&info)?;
@@ -444,6 +454,7 @@ fn write_view(dir: &Path, record: &Record, entries: &[Entry]) -> io::Result<()> 
     }
     put("config", &view_config(dir, record, entries))?;
     index::copy(&tree.git_dir.join("index"), &dir.join("index"))?;
+    record.rules = rules(dir, entries)?;
     let record = serde_json::to_vec_pretty(record)?;
     put(RECORD, &record)
 }
@@ -455,6 +466,19 @@ pub(super) fn user_file(entries: &[Entry], tree: &Path, key: &str, default: &str
         Some(path) => from_home(path).map(|p| tree.join(p)),
         None => config_home().map(|home| home.join("git").join(default)),
     }
+}
+
+fn rules(dir: &Path, entries: &[Entry]) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    hash.update(config::write(&content_entries(entries).0));
+    for name in ["attributes", "info/attributes"] {
+        match fs::read(dir.join(name)) {
+            Ok(text) => hash.update([b"\0", text.as_slice()].concat()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => hash.update(b"\0\0"),
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
 }
 
 /// The settings that decide content, and whether there is a remote that a partial clone must fetch from.

@@ -193,7 +193,7 @@ impl Worktree {
 }
 
 /// Whoever fills a tree stops it sooner.
-const FILL_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+pub(super) const FILL_DEADLINE: Duration = Duration::from_secs(24 * 3600);
 /// Files up to which a checkout by one process is faster: to start its helpers takes about as long as to write so many.
 const FEW: u32 = 500;
 
@@ -274,25 +274,41 @@ pub fn dispose(
     proof: Salvaged,
     trash: &Path,
 ) -> Result<Option<PathBuf>, GitError> {
+    check_proof(tree, proof)?;
+    take_out(repo, tree, trash)
+}
+
+/// Like [`dispose`], with a place for the tree, at which nothing is and whose folder is there: it is to be
+/// used again. Says whether there was a tree.
+pub fn hand_over(repo: &Repo, tree: &Worktree, proof: Salvaged, to: &Path) -> Result<bool, GitError> {
+    check_proof(tree, proof)?;
+    move_out(repo, tree, to)
+}
+
+fn check_proof(tree: &Worktree, proof: Salvaged) -> Result<(), GitError> {
     if proof.tree() != tree.path || !proof.is_complete() {
         return Err(GitError::own("worktree", GitErrorKind::Other, "the proof is not for this tree"));
     }
-    take_out(repo, tree, trash)
+    Ok(())
 }
 
 /// Moves a tree into the trash and removes its registration, if it has one.
 pub(super) fn take_out(repo: &Repo, tree: &Worktree, trash: &Path) -> Result<Option<PathBuf>, GitError> {
+    durable::ensure_dir(trash).map_err(|e| GitError::io("worktree", &trash.display().to_string(), &e))?;
+    let aside = trash.join(durable::unique_name());
+    Ok(move_out(repo, tree, &aside)?.then_some(aside))
+}
+
+fn move_out(repo: &Repo, tree: &Worktree, aside: &Path) -> Result<bool, GitError> {
     let registered = tree.is_registered_in(repo);
     if !registered && !tree.is_apart(repo) {
         let text = "not a worktree of this repository";
         return Err(GitError::own("worktree", GitErrorKind::Other, text));
     }
     let io = |what: &Path, e: &io::Error| GitError::io("worktree", &what.display().to_string(), e);
-    durable::ensure_dir(trash).map_err(|e| io(trash, &e))?;
-    let aside = trash.join(durable::unique_name());
-    let moved = match durable::rename_noreplace(&tree.path, &aside) {
-        Ok(()) => Some(aside),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+    let moved = match durable::rename_noreplace(&tree.path, aside) {
+        Ok(()) => true,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => false,
         Err(e) => return Err(io(&tree.path, &e)),
     };
     if registered && tree.git_dir.is_dir() {

@@ -34,6 +34,10 @@ pub struct Config {
     /// Where workspaces are made. May be on another disk. Default: `worktrees/` in the spool.
     #[schemars(example = &"/mnt/fast/worktrees")]
     pub worktrees: Option<PathBuf>,
+    /// How many trees are kept for the next tasks, by the path of the repository: the tree of a task that ended is
+    /// cleaned and given on, instead of being left where it is and another one made. For large repositories.
+    #[schemars(example = example_warm_trees())]
+    pub warm_trees: BTreeMap<PathBuf, u32>,
     /// Further inboxes.
     #[schemars(example = example_inbox())]
     pub inbox: Vec<Inbox>,
@@ -66,6 +70,7 @@ impl Default for Config {
             routes: BTreeMap::new(),
             models: BTreeMap::new(),
             worktrees: None,
+            warm_trees: BTreeMap::new(),
             inbox: Vec::new(),
             defaults: Defaults::default(),
             ceilings: Ceilings::default(),
@@ -81,6 +86,10 @@ impl Default for Config {
 
 fn example_worker_concurrency() -> serde_json::Value {
     serde_json::json!({ "claude": 2 })
+}
+
+fn example_warm_trees() -> serde_json::Value {
+    serde_json::json!({ "/home/me/monorepo": 2 })
 }
 
 /// One table with any of the keys: not a table with a key of its own for each.

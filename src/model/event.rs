@@ -1,7 +1,7 @@
 //! What happened to a task: the lines of `tasks/<id>/events.jsonl`.
 
 use super::fact::Usage;
-use super::id::WorkerName;
+use super::id::{TaskId, WorkerName};
 use super::words::{Class, HeldReason, Phase, Review, State};
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
@@ -104,6 +104,16 @@ pub enum EventKind {
         name: String,
         /// Whether it holds everything.
         complete: bool,
+    },
+    /// It was given the tree of a task that had ended, with nothing of that left.
+    TreeTaken {
+        /// That task.
+        from: TaskId,
+    },
+    /// Its tree was cleaned and kept for the next task of the repository.
+    TreeKept {
+        /// How long that took, in milliseconds.
+        elapsed_ms: u64,
     },
     /// The attempt ended.
     AttemptEnded {

@@ -103,6 +103,10 @@ pub struct TaskResult {
     /// What the workspace lacked against the user's checkout or folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<String>,
+    /// The task whose tree this one was given, with nothing of it left (`warm_trees`); absent if the tree was made
+    /// anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree_from: Option<TaskId>,
     /// What was restricted, and who enforced it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restrictions: Vec<Restriction>,
@@ -131,7 +135,7 @@ pub struct TaskResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_tail: Option<String>,
 
-    /// Where the workspace is, if it still is.
+    /// Where the workspace is, if it stays there after the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<PathBuf>,
     /// SHA-256 of the task record that ran.

@@ -77,6 +77,8 @@ pub fn run(spool: &Spool, config: &Config, how: &Loop, mut report: impl FnMut(&P
             // Let go first, then look again: see `presence`.
             held = None;
             if nothing_left(spool, config)? {
+                // They may still tidy up.
+                children.iter_mut().for_each(|child| drop(child.wait()));
                 break;
             }
         }

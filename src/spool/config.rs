@@ -258,6 +258,15 @@ fn check(config: &Config) -> Result<(), Problem> {
     if !config.confine.writable.iter().all(named) {
         return invalid("confine.writable", "expected absolute paths, or paths that begin with ~/");
     }
+    if !config.warm_trees.keys().all(named) {
+        return invalid("warm_trees", "expected absolute paths of repositories, or paths that begin with ~/");
+    }
+    if config.warm_trees.values().any(|most| *most > 100) {
+        return invalid(
+            "warm_trees",
+            "expected at most 100 trees of a repository: each takes the space of one",
+        );
+    }
     if config.worktrees.as_ref().is_some_and(|p| !p.is_absolute()) {
         return invalid("worktrees", "expected an absolute path");
     }

@@ -172,6 +172,7 @@ pub fn bare_result_of(
         gated_tree: None,
         confinement: None,
         lacks: Vec::new(),
+        tree_from: None,
         restrictions: Vec::new(),
         undone: Vec::new(),
         tampering: Vec::new(),

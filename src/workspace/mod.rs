@@ -8,14 +8,15 @@ pub mod lacks;
 pub mod manifest;
 pub mod overlay;
 pub mod rules;
+pub mod warm;
 mod worktree;
 
 pub use manifest::Manifest;
 pub use overlay::Overlay;
 pub use rules::{Rules, Violation};
 pub use worktree::{
-    Prepared, Removed, Wanted, aside, clear, dispose, forget, prepare, prove, put_aside, remove, restore,
-    trash,
+    Made, Prepared, Removed, Wanted, aside, clear, dispose, forget, prepare, prove, put_aside, remove,
+    restore, trash,
 };
 
 use crate::model::{Task, TaskId, WorkspaceKind};

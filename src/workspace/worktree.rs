@@ -2,11 +2,13 @@
 //! with the proof that everything in it is kept (I7).
 
 use super::overlay::Overlay;
+use super::warm::Pool;
 use crate::durable::{self, GoOn};
 use crate::git::{
     self, Change, ChangeStatus, GitError, Limits, Oid, OnBranch, Repo, Salvage, Salvaged, View, Worktree,
     worktree,
 };
+use crate::model::TaskId;
 use crate::spool::{AttemptDir, Spool};
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,9 @@ pub struct Prepared {
     /// What it lacks against the folder that it was made from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<String>,
+    /// The task whose tree this is, with nothing of it left: a warm tree. None for one that was made anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree_from: Option<TaskId>,
     /// Ignored files that were copied in.
     pub copied: Vec<PathBuf>,
     /// What somebody should know.
@@ -63,23 +68,65 @@ impl Wanted<'_> {
 /// Registers a worktree at `path` on the branch of task `id`, fills it with `start` (the base, or what an
 /// earlier attempt made of it), and makes our view of it, which compares with `base`.
 ///
-/// Whatever stands at `path` must be ours and empty of work: see [`clear`].
+/// Whatever stands at `path` must be ours and empty of work: see [`clear`]. With a `pool`, a warm tree is taken
+/// from there, if there is one that can be had.
 pub fn prepare(
     spool: &Spool,
     repo: &Repo,
     attempt: &AttemptDir,
     wanted: &Wanted<'_>,
+    pool: Option<&Pool>,
     go_on: GoOn<'_>,
-) -> anyhow::Result<Worktree> {
+) -> anyhow::Result<Made> {
     let Wanted { base, start, .. } = *wanted;
     let tree = wanted.register(spool, repo)?;
     // One checkout at a time gains from several workers; several at once only get in each other's way.
     let alone = crate::spool::names(&spool.running()).map_or(0, |n| n.len()) <= 1;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     // Workers wait for the disk as much as they compute: on few cores four are faster than two.
-    tree.fill(start, if alone { cores.max(4) } else { 1 }, go_on)?;
-    View::create(&attempt.view(), repo, &tree, base)?;
-    Ok(tree)
+    let workers = if alone { cores.max(4) } else { 1 };
+    // Whatever is wrong with a warm tree, the task gets a tree: then one that is made anew.
+    let mut made = Made { tree, from: None, warnings: Vec::new() };
+    let taken = pool.and_then(|pool| made.note("could not be taken", pool.take(start))).flatten();
+    if let Some(taken) = &taken {
+        let given = taken.give(&made.tree, start, workers, go_on);
+        let given = made.note("could not be given to the task", given) == Some(true);
+        made.from = given.then(|| taken.task());
+    }
+    let tree = &made.tree;
+    if made.from.is_none() {
+        tree.fill(start, workers, go_on)?;
+    }
+    let view = View::create(&attempt.view(), repo, tree, base)?;
+    if let Some(taken) = taken {
+        if made.from.is_some() && view.rules() != taken.rules() {
+            // Every file once more, as settings and attributes are now. There is nothing else in the tree.
+            made.from = None;
+            durable::remove_file(&tree.git_dir.join("index"))?;
+            tree.fill(start, workers, go_on)?;
+            View::create(&attempt.view(), repo, tree, base)?;
+        }
+        made.note("left something that could not be removed", taken.clear_up());
+    }
+    Ok(made)
+}
+
+/// A worktree that was made.
+#[derive(Debug)]
+pub struct Made {
+    /// The worktree.
+    pub tree: Worktree,
+    /// The task whose warm tree it is; none if it was made anew.
+    pub from: Option<TaskId>,
+    /// What somebody should know.
+    pub warnings: Vec<String>,
+}
+
+impl Made {
+    /// Takes what came out, or a note of why nothing did.
+    fn note<T, E: std::fmt::Display>(&mut self, what: &str, outcome: Result<T, E>) -> Option<T> {
+        outcome.map_err(|e| self.warnings.push(format!("a warm tree {what}: {e}"))).ok()
+    }
 }
 
 /// What became of a tree that was to be removed.

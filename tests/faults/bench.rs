@@ -53,6 +53,13 @@ impl Bench {
         bench
     }
 
+    /// Asks for a warm tree of the repository.
+    pub fn keep_warm(&self) {
+        let file = self.spool_path().join("config.toml");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(file, format!("{text}[warm_trees]\n'{}' = 1\n", self.repo().display())).unwrap();
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }

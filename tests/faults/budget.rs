@@ -104,6 +104,24 @@ fn a_task_in_a_worktree_keeps_to_its_budget_of_git_processes() {
 }
 
 #[test]
+fn a_task_in_a_warm_tree_keeps_to_its_budget_of_git_processes() {
+    let bench = Bench::new();
+    bench.keep_warm();
+    let submit = ["submit", "echo new > new.txt", "--repo", ".", "--worker", "shell", "--verify", "true"];
+    let drained = || {
+        bench.run(&submit);
+        bench.run(&["list"]);
+        counted(&bench, &DRAIN)
+    };
+    drained();
+    let counts = drained();
+    // As in a tree that is made anew, where filling it is what looking at it is here. Then the proof that all is
+    // kept 7, the registration 1, what belongs into the tree 1, and the files that differ 1.
+    assert_eq!(PROCESSES.map(|name| of(&counts, &[name])), [1, 2, 2, 17 + 10], "{counts:?}");
+    assert_eq!(of(&counts, &SYNCS), 13, "{counts:?}");
+}
+
+#[test]
 fn many_submissions_are_expanded_with_the_folders_synced_once() {
     let bench = warm();
     const TASKS: u64 = 20;

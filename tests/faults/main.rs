@@ -5,7 +5,7 @@
 //! invariants must hold. By default a sample of the cases is taken, to fit in a minute or two (another one
 //! with another number in `WORKSPOOL_FAULTS_START`); `WORKSPOOL_FAULTS_JOBS` is how many run at once;
 //! `WORKSPOOL_FAULTS=all` takes them all, `WORKSPOOL_FAULTS=<scenario>` all of one scenario, and
-//! `WORKSPOOL_FAULTS=<scenario>/<point>/<what>` one.
+//! `WORKSPOOL_FAULTS=<scenario>/<point>/<what>` one, and `<scenario>//<what>` one fault at all of its points.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic anywhere, also in its helpers")]
 
@@ -152,7 +152,9 @@ fn cases(only: &str) -> Vec<Case> {
         for (k, passed) in points.iter().enumerate() {
             for (j, fault) in ALL.into_iter().enumerate() {
                 let wanted = match (point, what) {
-                    (Some(point), Some(what)) => point == (k + 1).to_string() && what == fault,
+                    (Some(point), Some(what)) => {
+                        (point.is_empty() || point == (k + 1).to_string()) && what == fault
+                    }
                     _ if !only.is_empty() => true,
                     _ => k % scenario.thin == 0 && (k / scenario.thin) % 3 == [0, 1, 2, 2][j],
                 };

@@ -105,6 +105,7 @@ pub const SCENARIOS: &[Scenario] = &[
         after: nothing,
         expect: succeeded,
     },
+    Scenario { name: "warm", process: "exec", thin: 3, prepare: warm, after: nothing, expect: given_on },
     Scenario { name: "needs", process: "exec", thin: 3, prepare: needs, after: nothing, expect: succeeded },
     Scenario {
         name: "skipped",
@@ -327,6 +328,15 @@ fn retried(bench: &Bench) -> Ready {
     ready(&DRAIN, vec![id])
 }
 
+/// A task that is given the tree of another one, and whose tree is given on.
+fn warm(bench: &Bench) -> Ready {
+    bench.keep_warm();
+    given(bench, "true", &[]);
+    bench.drain();
+    let id = given(bench, "test \"$(cat old.txt)\" = old; echo changed > old.txt", &[]);
+    ready(&DRAIN, vec![id])
+}
+
 fn needs(bench: &Bench) -> Ready {
     let path = bench.path("batch.json");
     fs::write(&path, batch(bench)).unwrap();
@@ -541,6 +551,18 @@ fn both_or_none(bench: &Bench, _: &Ready, strict: bool) {
 fn succeeded(bench: &Bench, _: &Ready, strict: bool) {
     assert!(!bench.ids().is_empty());
     ended_well(bench, strict);
+}
+
+/// A task after the fault has a tree like one that was made anew, whatever became of the warm one.
+fn given_on(bench: &Bench, _: &Ready, strict: bool) {
+    ended_well(bench, strict);
+    let look = "test \"$(cat old.txt)\" = old; test ! -e made.txt; test -z \"$(git status --porcelain --ignored)\"; ";
+    let look = format!("{look}{}", bench.script("true"));
+    let out = bench.run(&["submit", &look, "--repo", ".", "--worker", "shell"]);
+    bench.drain();
+    let result = bench.result(out.split_whitespace().next().unwrap().parse().unwrap());
+    assert_eq!(result.state, State::Succeeded, "{}", result.message);
+    bench.check();
 }
 
 /// Whether a result tells of a fault of ours or of the machine.

@@ -32,5 +32,7 @@ mod submit;
 mod supervision;
 mod surface;
 mod tampering;
+#[cfg(target_os = "linux")]
+mod warm;
 mod workers;
 mod worktree;

@@ -112,6 +112,8 @@ kinds! {
     OrphanWorkspace = Leftover;
     /// A tree that was moved away to be deleted, and was not.
     Trash = Leftover;
+    /// A warm tree that no task will be given.
+    WarmTree = Leftover;
     /// Git's registration of a workspace that is gone.
     StaleRegistration = Leftover;
     /// A workspace that git does not know of, or knows under another path.
@@ -137,6 +139,8 @@ pub(super) enum Fix {
     Settle(Found),
     Expand,
     Unregister(PathBuf, PathBuf),
+    /// Removes a warm tree.
+    Discard(PathBuf),
 }
 
 /// One thing that was found.

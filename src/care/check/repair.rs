@@ -5,6 +5,7 @@ use crate::durable;
 use crate::git::{Repo, worktree};
 use crate::model::HeldReason;
 use crate::spool::{LockedTask, Spool};
+use crate::workspace::warm;
 use anyhow::Context as _;
 
 /// Repairs what was found about a task whose lock we hold.
@@ -71,6 +72,7 @@ fn spool_fix(spool: &Spool, fix: &Fix) -> anyhow::Result<()> {
     match fix {
         Fix::RemoveFile(path) => durable::remove_file(path)?,
         Fix::RemoveTree(path) => worktree::delete_tree(path)?,
+        Fix::Discard(path) => warm::discard(path)?,
         Fix::Expand => crate::intake::expand(spool)?,
         Fix::Unregister(repo, path) => {
             let repo = Repo::open(repo)?;

@@ -4,8 +4,8 @@ use super::finding::{Finding, Fix, Kind};
 use super::scan::{Scan, listed};
 use super::work::Repositories;
 use crate::model::{HeldReason, Intake, RequestName, TaskId};
-use crate::spool::{Spool, SpoolError, read_json};
-use crate::workspace::apart;
+use crate::spool::{Spool, SpoolError, config, read_json};
+use crate::workspace::{apart, warm};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -36,6 +36,7 @@ pub(super) fn look(spool: &Spool, scan: &Scan, repos: &mut Repositories) -> Resu
     half_made(spool, scan, &mut found)?;
     temporary(spool, scan, &mut found)?;
     workspaces(spool, scan, repos, &mut found)?;
+    warm_trees(spool, &mut found)?;
     Ok(found)
 }
 
@@ -250,6 +251,20 @@ fn workspaces(
                 let message = "git does not know this worktree: the task's next attempt puts it aside";
                 found.push(Finding::new(Kind::NotRegisteredWorktree, &path, message).of(id));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Trees for the next tasks that none will be given.
+fn warm_trees(spool: &Spool, found: &mut Vec<Finding>) -> Result<(), SpoolError> {
+    // What a configuration asks for that cannot be read, nobody knows.
+    let Ok(config) = config::load(spool) else { return Ok(()) };
+    let all = warm::list(spool, &config).map_err(|e| SpoolError::io("read", spool.worktrees(), e))?;
+    for tree in all {
+        if let Some(why) = tree.useless {
+            let finding = Finding::new(Kind::WarmTree, &tree.path, format!("a warm tree: {why}"));
+            found.push(finding.fix("deletes it", Fix::Discard(tree.path)));
         }
     }
     Ok(())

@@ -11,8 +11,8 @@ use super::check::{self, Finding, Outcome, Severity};
 use crate::attempt::read_prepared;
 use crate::git::View;
 use crate::model::{HeldReason, Review, State, Task, TaskId, TaskResult, WorkspaceKind};
-use crate::spool::{Found, Place, Spool, SpoolError, names, read_json};
-use crate::workspace::overlay;
+use crate::spool::{Found, Place, Spool, SpoolError, config, names, read_json};
+use crate::workspace::{overlay, warm};
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,6 +52,8 @@ pub enum What {
     Task,
     /// A workspace of ours whose task is gone.
     Orphan,
+    /// A tree that waits for the next task of its repository, and has done so for long.
+    WarmTree,
     /// What a crash left over.
     Leftover,
     /// A checkout that overlays were laid over, and that no task uses.
@@ -132,6 +134,7 @@ pub fn prune(spool: &Spool, policy: &Policy, apply: bool) -> anyhow::Result<Repo
     }
     leftovers(spool, apply, &mut report)?;
     checkouts(spool, policy, apply, &mut report)?;
+    warm_trees(spool, policy, apply, &mut report)?;
     Ok(report)
 }
 
@@ -353,6 +356,28 @@ fn checkouts(spool: &Spool, policy: &Policy, apply: bool, report: &mut Report) -
             why: checkout.why.to_owned(),
             outcome,
             ticket: None,
+        });
+    }
+    Ok(())
+}
+
+/// Warm trees that no task has come for.
+fn warm_trees(spool: &Spool, policy: &Policy, apply: bool, report: &mut Report) -> anyhow::Result<()> {
+    let trees = warm::list(spool, &config::load(spool)?)?;
+    for tree in trees.into_iter().filter(|t| t.useless.is_none() && t.is_ready && t.age >= policy.older_than)
+    {
+        let done = || match warm::discard(&tree.path) {
+            Ok(()) => remove::gone(&tree.path),
+            Err(e) => Done::Kept(e.to_string()),
+        };
+        report.items.push(Item {
+            what: What::WarmTree,
+            task: None,
+            bytes: size(&tree.path),
+            why: format!("no task has come for it for {} days", tree.age.as_secs() / 86_400),
+            outcome: apply.then(done),
+            ticket: None,
+            path: tree.path,
         });
     }
     Ok(())

@@ -48,12 +48,12 @@ pub(super) fn item(
         }
         What::Workspace => workspace_of(&locked),
         What::Task => task(&locked, item, keys),
-        What::Orphan | What::Leftover | What::Checkout => anyhow::bail!("not of a task"),
+        What::Orphan | What::WarmTree | What::Leftover | What::Checkout => anyhow::bail!("not of a task"),
     }
 }
 
 /// "Removed" is said after looking.
-fn gone(path: &Path) -> Done {
+pub(super) fn gone(path: &Path) -> Done {
     match fs::symlink_metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Done::Removed,
         Err(e) => Done::Kept(format!("nobody knows: {e}")),

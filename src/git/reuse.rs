@@ -1,0 +1,287 @@
+//! A used tree made equal to a commit again, so that another task may work in it.
+//!
+//! Nothing is believed that a worker could have written: not the tree's own index, where a file can be marked
+//! as unchanged, not what is in its git dir, and no time of a file that a program can set. What a file holds is
+//! known by its [`Stamps`], from before the worker began; what is beside the files of the commit goes, ignored
+//! or not, and so does whatever stands where a folder of the commit should be.
+
+use super::index::{self, Index};
+use super::oid::{ObjectFormat, Oid};
+use super::pristine;
+use super::runner::{Git, GitError};
+use super::view::View;
+use super::worktree::{self, FILL_DEADLINE, Worktree, delete_tree};
+use crate::durable::{self, GoOn};
+use std::fs::{self, DirEntry, File, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// What git noted of each file when a tree was filled: an index as it was before anything foreign ran.
+///
+/// A file of which size, inode, mode and the times of its last write and of its last change are still the same
+/// holds what it held. A program may set the first of the two times and not the second, which is the kernel's. So
+/// whoever keeps this keeps it in memory, where no worker can write.
+#[derive(Debug, Clone)]
+pub struct Stamps {
+    commit: Oid,
+    index: Vec<u8>,
+    modified: SystemTime,
+}
+
+impl Stamps {
+    /// Takes them of a tree that was just filled with `commit`.
+    pub fn of(tree: &Worktree, commit: &Oid) -> io::Result<Stamps> {
+        let path = tree.git_dir.join("index");
+        let modified = fs::metadata(&path)?.modified()?;
+        Ok(Stamps { commit: commit.clone(), index: fs::read(&path)?, modified })
+    }
+
+    /// The commit that the tree was filled with.
+    pub fn commit(&self) -> &Oid {
+        &self.commit
+    }
+}
+
+/// Makes a tree that nobody works in any more equal to the commit that it was filled with.
+///
+/// `tree` names where it stands now and a folder of ours for its index; its own git dir is out of use. Fails
+/// if there is something in it that cannot be removed or put right: then it is of no use. Costs 1 process, if
+/// any file differs.
+pub fn make_ready(view: &View, tree: &Worktree, stamps: &Stamps, go_on: GoOn<'_>) -> Result<(), GitError> {
+    let path = tree.git_dir.join("index");
+    let failed = |e: io::Error| GitError::io("reuse", &tree.path.display().to_string(), &e);
+    index::put(&path, &stamps.index, stamps.modified).map_err(failed)?;
+    let index = Index::of(stamps.index.clone(), stamps.commit.format()).map_err(failed)?;
+    // What a folder is like that git makes here.
+    let example = tree.git_dir.join("example");
+    fs::create_dir(&example).map_err(failed)?;
+    let folder = Folder::of(&example).map_err(failed)?;
+    fs::remove_dir(&example).map_err(failed)?;
+    durable::fault::point("strip").map_err(failed)?;
+    let written = since_epoch(&fs::metadata(&path).map_err(failed)?);
+    let mut walk = Walk::new(&index, written, folder, true);
+    walk.folder(&tree.path, &mut Vec::new(), true).map_err(failed)?;
+    let differing = walk.differing();
+    if differing.is_empty() {
+        return Ok(());
+    }
+    let is_attributes = |name: &&[u8]| name.rsplit(|b| *b == b'/').next() == Some(b".gitattributes");
+    if differing.iter().any(is_attributes) {
+        // They decide how others are written, which a checkout of all takes from the commit.
+        view.fill(tree, &stamps.commit, 1, go_on)?;
+    } else {
+        let names = [differing.join(&0), vec![0]].concat();
+        let git = view.objects().work_tree(&tree.path).index(&path);
+        git.writes("checkout-index")
+            .args(["--force", "--index", "--quiet", "-z", "--stdin"])
+            .stdin(names)
+            .deadline(FILL_DEADLINE)
+            .run_while(go_on)?;
+    }
+    // So that the index is newer than each file, and tells of every change to come.
+    pristine::await_tick(&path)
+        .and_then(|()| File::options().write(true).open(&path)?.set_modified(SystemTime::now()))
+        .map_err(failed)
+}
+
+/// Gives a tree that was made ready, now at `from` with its index beside it, to the worktree `to`, which was
+/// just registered and never filled, and moves it from `commit` to `start`. Says whether it did.
+///
+/// The tree is looked at before it takes its place. If it is not exactly `start` then, it does not get it,
+/// and `to` is as it was. Costs no process if the commits are the same, 3 if they differ.
+pub fn take_over(
+    from: &Worktree,
+    commit: &Oid,
+    to: &Worktree,
+    start: &Oid,
+    workers: u32,
+    go_on: GoOn<'_>,
+) -> Result<bool, GitError> {
+    let failed = |e: io::Error| GitError::io("reuse", &from.path.display().to_string(), &e);
+    let index = to.git_dir.join("index");
+    index::copy(&from.git_dir.join("index"), &index).map_err(failed)?;
+    // With the settings of the new tree, whose git dir no worker has seen.
+    let git = Git::at(&to.git_dir).work_tree(&from.path).index(&index);
+    let taken = (|| {
+        if commit == start {
+            if !is_untouched(&from.path, &index, start.format()).map_err(failed)? {
+                return Ok(false);
+            }
+        } else {
+            if !same_attributes(&git, commit, start)? {
+                return Ok(false);
+            }
+            worktree::fill(&git, start, workers, go_on)?;
+            if !is_exact(&git, go_on)? {
+                return Ok(false);
+            }
+        }
+        let link = fs::read(to.path.join(".git")).map_err(failed)?;
+        if !durable::create_new_unsynced(&from.path.join(".git"), &link).map_err(failed)? {
+            return Ok(false);
+        }
+        durable::exchange(&from.path, &to.path).map_err(failed)?;
+        Ok(true)
+    })();
+    if !matches!(taken, Ok(true)) {
+        durable::remove_file(&index).map_err(failed)?;
+    }
+    taken
+}
+
+/// Whether all files of a tree are those that its index saw, and nothing is beside them.
+fn is_untouched(tree: &Path, index: &Path, format: ObjectFormat) -> io::Result<bool> {
+    let written = since_epoch(&fs::metadata(index)?);
+    let index = Index::read(index, format)?;
+    let mut walk = Walk::new(&index, written, Folder::of(tree)?, false);
+    walk.folder(tree, &mut Vec::new(), true)?;
+    Ok(walk.foreign == 0 && walk.differing().is_empty())
+}
+
+fn since_epoch(meta: &Metadata) -> (i64, i64) {
+    (meta.mtime(), meta.mtime_nsec())
+}
+
+/// Whether a tree is what its index says, and has nothing beside: no file, ignored or not, and no folder.
+fn is_exact(git: &Git, go_on: GoOn<'_>) -> Result<bool, GitError> {
+    let list = ["--modified", "--others", "--directory", "-z"];
+    Ok(git.reads("ls-files").args(list).run_while(go_on)?.is_empty())
+}
+
+/// Whether two commits have the same attributes: others may write files differently that did not change.
+fn same_attributes(git: &Git, one: &Oid, other: &Oid) -> Result<bool, GitError> {
+    let args = ["-r", "--quiet", one.as_str(), other.as_str(), "--", ":(top,glob)**/.gitattributes"];
+    let (status, _) = git.reads("diff-tree").args(args).accepts(&[0, 1]).status()?;
+    Ok(status == 0)
+}
+
+/// What git does not record of a folder.
+#[derive(PartialEq, Eq)]
+struct Folder {
+    mode: u32,
+    attributes: Vec<u8>,
+}
+
+impl Folder {
+    fn of(path: &Path) -> io::Result<Folder> {
+        let mode = mode(&fs::symlink_metadata(path)?);
+        Ok(Folder { mode, attributes: attributes(path)? })
+    }
+}
+
+fn mode(meta: &Metadata) -> u32 {
+    meta.permissions().mode() & 0o7777
+}
+
+/// The names of extended attributes, access lists among them; those of the kernel's own are passed over.
+#[cfg(target_os = "linux")]
+fn attributes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut names = vec![0; 4096];
+    let length = match rustix::fs::llistxattr(path, names.as_mut_slice()) {
+        Err(rustix::io::Errno::NOTSUP) => 0,
+        other => other?,
+    };
+    names.truncate(length);
+    let own = names.split(|b| *b == 0).filter(|name| !name.starts_with(b"security."));
+    Ok(own.collect::<Vec<_>>().join(&0))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn attributes(_: &Path) -> io::Result<Vec<u8>> {
+    Ok(Vec::new())
+}
+
+/// A walk through a tree, beside the index that it had when it was filled.
+struct Walk<'a> {
+    index: &'a Index,
+    written: (i64, i64),
+    folder: Folder,
+    /// Whether to remove what does not belong there.
+    strips: bool,
+    /// Which of the index's files are there as they were.
+    same: Vec<bool>,
+    /// How much does not belong there, or is a folder of another kind.
+    foreign: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn new(index: &'a Index, written: (i64, i64), folder: Folder, strips: bool) -> Self {
+        Walk { index, written, folder, strips, same: vec![false; index.len()], foreign: 0 }
+    }
+
+    /// `path` is the folder's in the tree, with a slash at its end; empty for the tree itself. In a folder that is
+    /// not `ours`, a submodule's, nothing belongs.
+    fn folder(&mut self, at: &Path, path: &mut Vec<u8>, ours: bool) -> io::Result<()> {
+        self.look_at_folder(at)?;
+        for entry in fs::read_dir(at)? {
+            let entry = entry?;
+            let length = path.len();
+            path.extend_from_slice(entry.file_name().as_bytes());
+            self.entry(&entry, path, ours)?;
+            path.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn look_at_folder(&mut self, at: &Path) -> io::Result<()> {
+        let meta = fs::symlink_metadata(at)?;
+        if !meta.is_dir() {
+            return Err(io::Error::other("not a folder"));
+        }
+        if mode(&meta) != self.folder.mode {
+            self.foreign += 1;
+            if self.strips {
+                fs::set_permissions(at, fs::Permissions::from_mode(self.folder.mode))?;
+            }
+        }
+        if attributes(at)? != self.folder.attributes {
+            let text = format!("{} has an access list or other attributes", at.display());
+            return Err(io::Error::other(text));
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &DirEntry, path: &mut Vec<u8>, ours: bool) -> io::Result<()> {
+        let found = entry.file_type()?;
+        let place = self.index.place(path);
+        let known = self.index.at(place).filter(|known| ours && known.name == path.as_slice());
+        match known {
+            Some(known) if known.is_module() && found.is_dir() => {
+                self.same[place] = true;
+                path.push(b'/');
+                return self.folder(&entry.path(), path, false);
+            }
+            Some(known) if found.is_symlink() == known.is_link() && !found.is_dir() && !known.is_module() => {
+                let meta = entry.metadata()?;
+                if found.is_symlink() || found.is_file() {
+                    self.same[place] = known.is_untouched(&meta, self.written);
+                    return Ok(());
+                }
+            }
+            None if ours && found.is_dir() => {
+                path.push(b'/');
+                let below = self.index.at(self.index.place(path)).is_some_and(|e| e.name.starts_with(path));
+                if below {
+                    return self.folder(&entry.path(), path, true);
+                }
+            }
+            _ => {}
+        }
+        self.foreign += 1;
+        match (self.strips, found.is_dir()) {
+            (false, _) => Ok(()),
+            (true, true) => delete_tree(&entry.path()),
+            (true, false) => durable::remove_file(&entry.path()),
+        }
+    }
+
+    /// Files that are not there, or not as they were.
+    fn differing(&self) -> Vec<&'a [u8]> {
+        let index = self.index;
+        let all = self.same.iter().enumerate().filter(|(_, same)| !**same);
+        all.filter_map(|(place, _)| index.at(place)).map(|entry| entry.name).collect()
+    }
+}
