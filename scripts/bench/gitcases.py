@@ -169,7 +169,7 @@ def warm(b):
             if k >= 0:
                 if "tree_from" not in prepared:
                     raise RuntimeError("the tree was made anew")
-                taken.append(prepared["elapsed_ms"])
+                taken.append(prepared["tree_ms"])
         spool.stop()
         got, floor = median(taken) + median(kept[1:]), median(bare)
         b.row("warm", f"a tree taken and given on, {files:,} files", got, {"add + remove": floor}, "0.1 × add + remove",

@@ -2,7 +2,7 @@
 
 use super::Attempt;
 use super::outcome::{End, Outcome};
-use crate::git::{self, Change, ChangeStatus, Oid, Salvage, Salvaged, View};
+use crate::git::{self, Change, ChangeStatus, Oid, Salvage, Salvaged, Stamps, View};
 use crate::model::result::{ChangedFile, SalvageRef};
 use crate::model::{Class, EventKind, Permission, Phase};
 use crate::spool::read_json;
@@ -148,6 +148,9 @@ impl Attempt<'_> {
             }
         };
         let snapshot = view.snapshot(head.as_ref())?;
+        if self.stamps.get().is_some() {
+            *self.recorded.borrow_mut() = Some(Stamps::of_snapshot(&view, &snapshot.tree)?);
+        }
         for nested in &snapshot.nested {
             warnings
                 .push(format!("{} is a repository of its own: it is not in the commit", nested.display()));

@@ -29,7 +29,7 @@ impl Attempt<'_> {
     }
 
     /// Whether the tree is to be given on, and to where.
-    pub(super) fn hands_on(&self, outcome: &Outcome) -> Option<Pool> {
+    pub(super) fn hands_on(&self, outcome: &Outcome) -> Option<HandingOn> {
         let repo = self.repo.as_ref().filter(|_| self.plan.kind == WorkspaceKind::Worktree)?;
         let pool = Pool::of(self.locked.spool(), &self.config, repo)?;
         let may = self.stamps.get().is_some()
@@ -38,7 +38,8 @@ impl Attempt<'_> {
             && !self.dir.was_cut()
             && self.plan.workspace.is_dir()
             && self.all_are_gone();
-        (may && pool.has_room()).then_some(pool)
+        let commit = outcome.commit.as_ref().or(self.base()).filter(|_| outcome.state == State::Succeeded);
+        (may && pool.has_room()).then(|| HandingOn { pool, commit: commit.cloned() })
     }
 
     /// Whether the census of every step is empty and complete. A scan finds only who does not hide.
@@ -53,10 +54,10 @@ impl Attempt<'_> {
     }
 
     /// Gives the tree on, with the proof that all that was in it is kept.
-    pub(super) fn hand_on(&self, pool: &Pool, proof: Option<Salvaged>) {
+    pub(super) fn hand_on(&self, to: &HandingOn, proof: Option<Salvaged>) {
         let began = Instant::now();
         let n = Some(self.number());
-        let event = match self.try_to_hand_on(pool, proof) {
+        let event = match self.try_to_hand_on(to, proof) {
             Ok(true) => EventKind::TreeKept { elapsed_ms: super::steps::millis(began.elapsed()) },
             // Others were faster.
             Ok(false) => return,
@@ -68,13 +69,13 @@ impl Attempt<'_> {
         let _ = self.locked.event(n, event);
     }
 
-    fn try_to_hand_on(&self, pool: &Pool, proof: Option<Salvaged>) -> anyhow::Result<bool> {
+    fn try_to_hand_on(&self, to: &HandingOn, proof: Option<Salvaged>) -> anyhow::Result<bool> {
         let (Some(repo), Some(stamps)) = (&self.repo, self.stamps.get()) else { return Ok(false) };
         fault::point("hand-on")?;
         let view = View::open(&self.dir.view())?;
         let proof = match proof {
             Some(proof) => proof,
-            None => self.prove(&view)?,
+            None => self.prove(&view, to.commit.as_ref())?,
         };
         if !proof.is_complete() {
             let missing: Vec<String> =
@@ -85,10 +86,15 @@ impl Attempt<'_> {
                 missing.join("; ")
             );
         }
-        pool.keep((self.locked.spool(), repo, self.task.id), &view, proof, stamps, &mut || Ok(()))
+        to.pool.keep((self.locked.spool(), repo, self.task.id), &view, proof, stamps, &mut || Ok(()))
     }
 
-    fn prove(&self, view: &View) -> anyhow::Result<Salvaged> {
+    fn prove(&self, view: &View, commit: Option<&Oid>) -> anyhow::Result<Salvaged> {
+        if let (Some(commit), Some(recorded)) = (commit, self.recorded.take())
+            && let Some(proof) = Salvaged::untouched(view, commit, &recorded)?
+        {
+            return Ok(proof);
+        }
         let copied = super::read_prepared(&self.dir)?.map(|p| p.copied).unwrap_or_default();
         let proof = workspace::prove(view, &self.task.id.to_string(), self.number(), &copied)?;
         if let Some(name) = proof.refname() {
@@ -97,4 +103,12 @@ impl Attempt<'_> {
         }
         Ok(proof)
     }
+}
+
+/// That a tree is to be given on.
+pub(super) struct HandingOn {
+    /// To where.
+    pool: Pool,
+    /// The commit that the task's branch is at, if the work is in there.
+    commit: Option<Oid>,
 }

@@ -58,6 +58,8 @@ struct Attempt<'a> {
     lost: RefCell<steps::Lost>,
     /// What the files of the tree were like when it was filled: in the memory of whoever filled it alone.
     stamps: OnceCell<Stamps>,
+    /// What they were like when the work was recorded, in the same way.
+    recorded: RefCell<Option<Stamps>>,
     /// SHA-256 of the task's record as the keeper of the last step handed it over, if one did.
     expected: Option<String>,
 }
@@ -183,6 +185,7 @@ fn begin(
         phase: RefCell::new((Phase::Preparing, Instant::now())),
         lost: RefCell::new(lost),
         stamps: OnceCell::new(),
+        recorded: RefCell::default(),
         expected,
     })
 }

@@ -19,29 +19,47 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// What git noted of each file when a tree was filled: an index as it was before anything foreign ran.
+/// What git noted of each file of a tree: an index as it was when nothing foreign ran.
 ///
-/// A file of which size, inode, mode and the times of its last write and of its last change are still the same
+/// A file of which size, inode and the times of its last write and of its last change are still the same
 /// holds what it held. A program may set the first of the two times and not the second, which is the kernel's. So
 /// whoever keeps this keeps it in memory, where no worker can write.
 #[derive(Debug, Clone)]
 pub struct Stamps {
-    commit: Oid,
+    what: Oid,
     index: Vec<u8>,
-    modified: SystemTime,
+    written: SystemTime,
 }
 
 impl Stamps {
     /// Takes them of a tree that was just filled with `commit`.
     pub fn of(tree: &Worktree, commit: &Oid) -> io::Result<Stamps> {
-        let path = tree.git_dir.join("index");
-        let modified = fs::metadata(&path)?.modified()?;
-        Ok(Stamps { commit: commit.clone(), index: fs::read(&path)?, modified })
+        Stamps::read(&tree.git_dir.join("index"), commit)
     }
 
-    /// The commit that the tree was filled with.
-    pub fn commit(&self) -> &Oid {
-        &self.commit
+    /// Takes them of a view's tree that was just recorded as `snapshot`.
+    pub fn of_snapshot(view: &View, snapshot: &Oid) -> io::Result<Stamps> {
+        Stamps::read(&view.dir.join("index"), snapshot)
+    }
+
+    fn read(index: &Path, what: &Oid) -> io::Result<Stamps> {
+        let written = fs::metadata(index)?.modified()?;
+        Ok(Stamps { what: what.clone(), index: fs::read(index)?, written })
+    }
+
+    /// The commit that the tree was filled with, or the tree that it was recorded as.
+    pub fn what(&self) -> &Oid {
+        &self.what
+    }
+
+    /// Whether nothing in a tree was touched since, and nothing is in there beside, but for the link to its git dir.
+    pub(super) fn hold(&self, tree: &Path) -> io::Result<bool> {
+        let index = Index::of(self.index.clone(), self.what.format())?;
+        let written = self.written.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let written = (written.as_secs().cast_signed(), i64::from(written.subsec_nanos()));
+        let mut walk = Walk::new(&index, written, Folder::of(tree)?, Manner::Looks);
+        walk.folder(tree, &mut Vec::new(), true)?;
+        Ok(walk.foreign == 0 && walk.differing().is_empty())
     }
 }
 
@@ -53,8 +71,8 @@ impl Stamps {
 pub fn make_ready(view: &View, tree: &Worktree, stamps: &Stamps, go_on: GoOn<'_>) -> Result<(), GitError> {
     let path = tree.git_dir.join("index");
     let failed = |e: io::Error| GitError::io("reuse", &tree.path.display().to_string(), &e);
-    index::put(&path, &stamps.index, stamps.modified).map_err(failed)?;
-    let index = Index::of(stamps.index.clone(), stamps.commit.format()).map_err(failed)?;
+    index::put(&path, &stamps.index, stamps.written).map_err(failed)?;
+    let index = Index::of(stamps.index.clone(), stamps.what.format()).map_err(failed)?;
     // What a folder is like that git makes here.
     let example = tree.git_dir.join("example");
     fs::create_dir(&example).map_err(failed)?;
@@ -62,7 +80,7 @@ pub fn make_ready(view: &View, tree: &Worktree, stamps: &Stamps, go_on: GoOn<'_>
     fs::remove_dir(&example).map_err(failed)?;
     durable::fault::point("strip").map_err(failed)?;
     let written = since_epoch(&fs::metadata(&path).map_err(failed)?);
-    let mut walk = Walk::new(&index, written, folder, true);
+    let mut walk = Walk::new(&index, written, folder, Manner::Strips);
     walk.folder(&tree.path, &mut Vec::new(), true).map_err(failed)?;
     let differing = walk.differing();
     if differing.is_empty() {
@@ -71,7 +89,7 @@ pub fn make_ready(view: &View, tree: &Worktree, stamps: &Stamps, go_on: GoOn<'_>
     let is_attributes = |name: &&[u8]| name.rsplit(|b| *b == b'/').next() == Some(b".gitattributes");
     if differing.iter().any(is_attributes) {
         // They decide how others are written, which a checkout of all takes from the commit.
-        view.fill(tree, &stamps.commit, 1, go_on)?;
+        view.fill(tree, &stamps.what, 1, go_on)?;
     } else {
         let names = [differing.join(&0), vec![0]].concat();
         let git = view.objects().work_tree(&tree.path).index(&path);
@@ -136,7 +154,7 @@ pub fn take_over(
 fn is_untouched(tree: &Path, index: &Path, format: ObjectFormat) -> io::Result<bool> {
     let written = since_epoch(&fs::metadata(index)?);
     let index = Index::read(index, format)?;
-    let mut walk = Walk::new(&index, written, Folder::of(tree)?, false);
+    let mut walk = Walk::new(&index, written, Folder::of(tree)?, Manner::LooksAtBare);
     walk.folder(tree, &mut Vec::new(), true)?;
     Ok(walk.foreign == 0 && walk.differing().is_empty())
 }
@@ -194,13 +212,23 @@ fn attributes(_: &Path) -> io::Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
+/// How a walk takes what does not belong into a tree.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// Counts it, but for the link to a git dir.
+    Looks,
+    /// Counts it.
+    LooksAtBare,
+    /// Removes it.
+    Strips,
+}
+
 /// A walk through a tree, beside the index that it had when it was filled.
 struct Walk<'a> {
     index: &'a Index,
     written: (i64, i64),
     folder: Folder,
-    /// Whether to remove what does not belong there.
-    strips: bool,
+    manner: Manner,
     /// Which of the index's files are there as they were.
     same: Vec<bool>,
     /// How much does not belong there, or is a folder of another kind.
@@ -208,8 +236,8 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(index: &'a Index, written: (i64, i64), folder: Folder, strips: bool) -> Self {
-        Walk { index, written, folder, strips, same: vec![false; index.len()], foreign: 0 }
+    fn new(index: &'a Index, written: (i64, i64), folder: Folder, manner: Manner) -> Self {
+        Walk { index, written, folder, manner, same: vec![false; index.len()], foreign: 0 }
     }
 
     /// `path` is the folder's in the tree, with a slash at its end; empty for the tree itself. In a folder that is
@@ -233,7 +261,7 @@ impl<'a> Walk<'a> {
         }
         if mode(&meta) != self.folder.mode {
             self.foreign += 1;
-            if self.strips {
+            if self.manner == Manner::Strips {
                 fs::set_permissions(at, fs::Permissions::from_mode(self.folder.mode))?;
             }
         }
@@ -270,11 +298,14 @@ impl<'a> Walk<'a> {
             }
             _ => {}
         }
+        if self.manner == Manner::Looks && path == b".git" {
+            return Ok(());
+        }
         self.foreign += 1;
-        match (self.strips, found.is_dir()) {
-            (false, _) => Ok(()),
-            (true, true) => delete_tree(&entry.path()),
-            (true, false) => durable::remove_file(&entry.path()),
+        match (self.manner, found.is_dir()) {
+            (Manner::Looks | Manner::LooksAtBare, _) => Ok(()),
+            (Manner::Strips, true) => delete_tree(&entry.path()),
+            (Manner::Strips, false) => durable::remove_file(&entry.path()),
         }
     }
 

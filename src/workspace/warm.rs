@@ -86,7 +86,7 @@ impl Pool {
     ) -> anyhow::Result<bool> {
         let note = Note {
             task,
-            commit: stamps.commit().clone(),
+            commit: stamps.what().clone(),
             rules: view.rules().to_owned(),
             boot: boot_id().context("cannot read the boot's id")?,
             common: repo.common.clone(),
@@ -124,7 +124,7 @@ impl Pool {
         for name in names(&self.dir)? {
             let path = self.dir.join(name);
             if is_number(&path) {
-                match read_json::<Note>(&path.join(NOTE)).ok().flatten().filter(|n| is_of_this_boot(n)) {
+                match read_json::<Note>(&path.join(NOTE)).ok().flatten().filter(is_of_this_boot) {
                     Some(note) => found.push((path, note)),
                     None => discard(&path)?,
                 }

@@ -16,6 +16,7 @@ use super::clone::{self, Brought};
 use super::index as index_file;
 use super::oid::Oid;
 use super::repo::Repo;
+use super::reuse::Stamps;
 use super::runner::{Git, GitError, GitErrorKind};
 use super::snapshot::{self, LeftOut};
 use super::view::{self, Identity, View};
@@ -112,6 +113,20 @@ impl Salvaged {
             missing: Vec::new(),
             left_out: collected.left_out,
         }))
+    }
+
+    /// Proves the same of a tree in which nothing was touched since it was recorded as that commit's, and in which
+    /// nothing else is. One process. `None`: something was, or is.
+    pub fn untouched(view: &View, commit: &Oid, recorded: &Stamps) -> Result<Option<Salvaged>, GitError> {
+        if view.is_clone() || inside_tree(view) || view.tree_of(commit)? != *recorded.what() {
+            return Ok(None);
+        }
+        let tree = view.worktree().path.clone();
+        if !recorded.hold(&tree).map_err(|e| failed(&tree, &e))? {
+            return Ok(None);
+        }
+        let (missing, left_out) = (Vec::new(), Vec::new());
+        Ok(Some(Salvaged { tree, commit: commit.clone(), refname: None, missing, left_out }))
     }
 
     /// The tree that this is the proof for.
