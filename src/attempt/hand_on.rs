@@ -73,8 +73,8 @@ impl Attempt<'_> {
         let (Some(repo), Some(stamps)) = (&self.repo, self.stamps.get()) else { return Ok(false) };
         fault::point("hand-on")?;
         let view = View::open(&self.dir.view())?;
-        let proof = match proof {
-            Some(proof) => proof,
+        let (proof, now) = match proof {
+            Some(proof) => (proof, None),
             None => self.prove(&view, to.commit.as_ref())?,
         };
         if !proof.is_complete() {
@@ -86,14 +86,21 @@ impl Attempt<'_> {
                 missing.join("; ")
             );
         }
-        to.pool.keep((self.locked.spool(), repo, self.task.id), &view, proof, stamps, &mut || Ok(()))
+        to.pool.keep(
+            (self.locked.spool(), repo, self.task.id),
+            &view,
+            proof,
+            (stamps, now.as_ref()),
+            &mut || Ok(()),
+        )
     }
 
-    fn prove(&self, view: &View, commit: Option<&Oid>) -> anyhow::Result<Salvaged> {
+    /// Proves that all in the tree is kept. Also returns what is in it, if that is what was recorded as the work.
+    fn prove(&self, view: &View, commit: Option<&Oid>) -> anyhow::Result<(Salvaged, Option<Stamps>)> {
         if let (Some(commit), Some(recorded)) = (commit, self.recorded.take())
             && let Some(proof) = Salvaged::untouched(view, commit, &recorded)?
         {
-            return Ok(proof);
+            return Ok((proof, Some(recorded)));
         }
         let copied = super::read_prepared(&self.dir)?.map(|p| p.copied).unwrap_or_default();
         let proof = workspace::prove(view, &self.task.id.to_string(), self.number(), &copied)?;
@@ -101,7 +108,7 @@ impl Attempt<'_> {
             let event = EventKind::Salvaged { name: name.to_owned(), complete: proof.is_complete() };
             self.locked.event(Some(self.number()), event)?;
         }
-        Ok(proof)
+        Ok((proof, None))
     }
 }
 

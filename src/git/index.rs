@@ -76,6 +76,19 @@ impl<'a> Entry<'a> {
             && (meta.ctime(), meta.ctime_nsec()).max((meta.mtime(), meta.mtime_nsec())) < written
     }
 
+    /// Whether another index noted the same of the file, which was not touched between the two then. A submodule has
+    /// nothing to note.
+    pub(super) fn is_noted_as(&self, other: &Entry<'_>, written: (i64, i64)) -> bool {
+        let parts =
+            [0..16, 20..24, 36..40].into_iter().all(|part| self.noted[part.clone()] == other.noted[part]);
+        let time = |at: usize| {
+            let of = |at| number(self.noted, at).unwrap_or(u32::MAX);
+            (i64::from(of(at)), i64::from(of(at + 4)))
+        };
+        let was_before = time(0).max(time(8)) < written;
+        self.mode == other.mode && (self.is_module() || parts && was_before)
+    }
+
     /// Its name as a path.
     pub fn path(&self) -> &'a Path {
         bytes::as_path(self.name)

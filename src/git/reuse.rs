@@ -5,7 +5,7 @@
 //! known by its [`Stamps`], from before the worker began; what is beside the files of the commit goes, ignored
 //! or not, and so does whatever stands where a folder of the commit should be.
 
-use super::index::{self, Index};
+use super::index::{self, Entry, Index};
 use super::oid::{ObjectFormat, Oid};
 use super::pristine;
 use super::runner::{Git, GitError};
@@ -54,35 +54,46 @@ impl Stamps {
 
     /// Whether nothing in a tree was touched since, and nothing is in there beside, but for the link to its git dir.
     pub(super) fn hold(&self, tree: &Path) -> io::Result<bool> {
-        let index = Index::of(self.index.clone(), self.what.format())?;
-        let written = self.written.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let written = (written.as_secs().cast_signed(), i64::from(written.subsec_nanos()));
-        let mut walk = Walk::new(&index, written, Folder::of(tree)?, Manner::Looks);
+        let index = self.entries()?;
+        let beside = tree.parent().unwrap_or(tree);
+        let mut walk = Walk::new(&index, self.written(), Folder::made_in(beside)?, Manner::Looks);
         walk.folder(tree, &mut Vec::new(), true)?;
         Ok(walk.foreign == 0 && walk.differing().is_empty())
+    }
+
+    fn entries(&self) -> io::Result<Index> {
+        Index::of(self.index.clone(), self.what.format())
+    }
+
+    fn written(&self) -> (i64, i64) {
+        let since = self.written.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        (since.as_secs().cast_signed(), i64::from(since.subsec_nanos()))
     }
 }
 
 /// Makes a tree that nobody works in any more equal to the commit that it was filled with.
 ///
-/// `tree` names where it stands now and a folder of ours for its index; its own git dir is out of use. Fails
-/// if there is something in it that cannot be removed or put right: then it is of no use. Costs 1 process, if
-/// any file differs.
-pub fn make_ready(view: &View, tree: &Worktree, stamps: &Stamps, go_on: GoOn<'_>) -> Result<(), GitError> {
+/// `tree` names where it stands now and a folder of ours for its index; its own git dir is out of use. `now` is
+/// what is in it, where a [`Salvaged::untouched`](super::Salvaged::untouched) was just proved by it: nobody has to look
+/// again. Fails if there is something in it that cannot be removed or put right: then it is of no use. Costs 1
+/// process, if any file differs.
+pub fn make_ready(
+    view: &View,
+    tree: &Worktree,
+    stamps: &Stamps,
+    now: Option<&Stamps>,
+    go_on: GoOn<'_>,
+) -> Result<(), GitError> {
     let path = tree.git_dir.join("index");
     let failed = |e: io::Error| GitError::io("reuse", &tree.path.display().to_string(), &e);
     index::put(&path, &stamps.index, stamps.written).map_err(failed)?;
-    let index = Index::of(stamps.index.clone(), stamps.what.format()).map_err(failed)?;
-    // What a folder is like that git makes here.
-    let example = tree.git_dir.join("example");
-    fs::create_dir(&example).map_err(failed)?;
-    let folder = Folder::of(&example).map_err(failed)?;
-    fs::remove_dir(&example).map_err(failed)?;
     durable::fault::point("strip").map_err(failed)?;
-    let written = since_epoch(&fs::metadata(&path).map_err(failed)?);
-    let mut walk = Walk::new(&index, written, folder, Manner::Strips);
-    walk.folder(&tree.path, &mut Vec::new(), true).map_err(failed)?;
-    let differing = walk.differing();
+    let index = stamps.entries().map_err(failed)?;
+    let differing = match now {
+        Some(now) => remove_extra(&tree.path, &index, stamps.written(), now),
+        None => strip(tree, &index, stamps.written()),
+    };
+    let differing = differing.map_err(failed)?;
     if differing.is_empty() {
         return Ok(());
     }
@@ -103,6 +114,44 @@ pub fn make_ready(view: &View, tree: &Worktree, stamps: &Stamps, go_on: GoOn<'_>
     pristine::await_tick(&path)
         .and_then(|()| File::options().write(true).open(&path)?.set_modified(SystemTime::now()))
         .map_err(failed)
+}
+
+/// Removes all that does not belong into a tree; returns the files that are not there, or not as they were.
+fn strip<'a>(tree: &Worktree, index: &'a Index, written: (i64, i64)) -> io::Result<Vec<&'a [u8]>> {
+    // What a folder is like that git makes here.
+    let folder = Folder::made_in(&tree.git_dir)?;
+    let mut walk = Walk::new(index, written, folder, Manner::Strips);
+    walk.folder(&tree.path, &mut Vec::new(), true)?;
+    Ok(walk.differing())
+}
+
+/// The same where it is known what is in the tree, and that its folders are as they should be.
+fn remove_extra<'a>(
+    tree: &Path,
+    index: &'a Index,
+    written: (i64, i64),
+    now: &Stamps,
+) -> io::Result<Vec<&'a [u8]>> {
+    let there = now.entries()?;
+    durable::remove_file(&tree.join(".git"))?;
+    for extra in there.entries().filter(|entry| index.find(entry.name).is_none()) {
+        let path = tree.join(extra.path());
+        if extra.is_module() {
+            fs::remove_dir(&path)?;
+        } else {
+            durable::remove_file(&path)?;
+        }
+        let above = path.ancestors().skip(1).take_while(|folder| *folder != tree);
+        for folder in above {
+            match fs::remove_dir(folder) {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => break,
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    let same = |entry: &Entry<'_>| there.find(entry.name).is_some_and(|now| entry.is_noted_as(&now, written));
+    Ok(index.entries().filter(|entry| !same(entry)).map(|entry| entry.name).collect())
 }
 
 /// Gives a tree that was made ready, now at `from` with its index beside it, to the worktree `to`, which was
@@ -187,6 +236,15 @@ impl Folder {
     fn of(path: &Path) -> io::Result<Folder> {
         let mode = mode(&fs::symlink_metadata(path)?);
         Ok(Folder { mode, attributes: attributes(path)? })
+    }
+
+    /// What one is like that is made now in this place.
+    fn made_in(place: &Path) -> io::Result<Folder> {
+        let example = place.join(durable::unique_name());
+        fs::create_dir(&example)?;
+        let folder = Folder::of(&example);
+        fs::remove_dir(&example)?;
+        folder
     }
 }
 

@@ -72,7 +72,8 @@ impl Pool {
         self.dir.join(n.to_string())
     }
 
-    /// Takes the tree of a task that ended out of use and makes it ready for another one.
+    /// Takes the tree of a task that ended out of use and makes it ready for another one. `stamps` are of when it was
+    /// filled, `now` of when its work was recorded, if the proof says that nothing was touched since.
     ///
     /// Says whether it is wanted now that it is ready. If it cannot be made ready it is removed: the proof says that
     /// nothing is lost by that.
@@ -81,7 +82,7 @@ impl Pool {
         (spool, repo, task): (&Spool, &Repo, TaskId),
         view: &View,
         proof: Salvaged,
-        stamps: &Stamps,
+        (stamps, now): (&Stamps, Option<&Stamps>),
         go_on: GoOn<'_>,
     ) -> anyhow::Result<bool> {
         let note = Note {
@@ -101,7 +102,7 @@ impl Pool {
                 worktree::hand_over(repo, view.worktree(), proof, &tree.path)?
             };
             anyhow::ensure!(there, "{} is gone", view.worktree().path.display());
-            reuse::make_ready(view, &tree, stamps, go_on)?;
+            reuse::make_ready(view, &tree, stamps, now, go_on)?;
             durable::replace_unsynced(&place.join(NOTE), &serde_json::to_vec_pretty(&note)?)?;
             for n in 1..=self.most {
                 match durable::rename_noreplace(&place, &self.slot(n)) {
