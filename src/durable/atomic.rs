@@ -7,12 +7,16 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// How many files are held open at once, to be synced.
 const MANY: usize = 64;
 
 /// How many of them are waited for at once: a disk takes what it is asked for together as one.
 const AT_ONCE: usize = 4;
+
+/// A disk that takes longer for one file is waited for by several threads.
+const SLOW: Duration = Duration::from_micros(100);
 
 /// Returns a name that no other file of this machine's processes has: for files being written.
 pub fn unique_name() -> String {
@@ -156,12 +160,19 @@ pub fn sync_below(root: &Path, files: &BTreeSet<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Syncs what is open: a share in this thread, the others beside it.
+/// Syncs what is open. Where the first takes its time, the others are shared among threads; where it does not, as in
+/// memory, the threads would cost more than they save.
 fn wait_for(open: &[(File, bool)]) -> io::Result<()> {
     let sync = |some: &[(File, bool)]| {
         some.iter().try_for_each(|(file, whole)| if *whole { file.sync_all() } else { file.sync_data() })
     };
-    let (own, others) = open.split_at(open.len().div_ceil(AT_ONCE));
+    let (first, rest) = open.split_at(1.min(open.len()));
+    let began = Instant::now();
+    sync(first)?;
+    if began.elapsed() < SLOW {
+        return sync(rest);
+    }
+    let (own, others) = rest.split_at(rest.len().div_ceil(AT_ONCE));
     std::thread::scope(|scope| {
         let beside: Vec<_> = others
             .chunks(own.len().max(1))
