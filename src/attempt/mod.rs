@@ -18,6 +18,7 @@ mod prepare;
 mod spawn;
 mod steps;
 mod stop;
+mod tidy;
 mod verify;
 mod work;
 

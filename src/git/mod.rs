@@ -51,6 +51,7 @@ mod settings;
 pub mod shadow;
 mod snapshot;
 mod view;
+mod trusted;
 pub mod worktree;
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ use super::index;
 use super::oid::Oid;
 use super::repo::Repo;
 use super::runner::{Git, GitError};
-use super::view::{self, View};
+use super::trusted;
+use super::view::View;
 use super::worktree::{self, Worktree};
 use crate::durable::{self, GoOn};
 use sha2::{Digest as _, Sha256};
@@ -28,14 +29,14 @@ const NAMED: usize = 500;
 /// What decides, beside the commit, which bytes a checkout has: settings, attributes, sparse patterns.
 pub fn settings(repo: &Repo, tree: &Worktree) -> Result<String, GitError> {
     let entries = config::list(&tree.git())?;
-    let (kept, _) = view::content_entries(&entries);
+    let (kept, _) = trusted::content_entries(&entries);
     let mut hash = Sha256::new();
     let mut add = |what: &[u8]| {
         hash.update(what.len().to_le_bytes());
         hash.update(what);
     };
     add(&config::write(&kept));
-    let attributes = view::user_file(&entries, &tree.path, "core.attributesfile", "attributes");
+    let attributes = trusted::user_file(&entries, &tree.path, "core.attributesfile", "attributes");
     let files = [
         Some(repo.common.join("info/attributes")),
         Some(tree.git_dir.join("info/sparse-checkout")),

@@ -2,7 +2,7 @@
 
 use super::bytes;
 use super::config::{self, Entry};
-use super::view::{content_entries, from_home};
+use super::trusted::{content_entries, from_home};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
