@@ -30,10 +30,10 @@ impl Attempt<'_> {
 
     /// Whether the tree is to be given on, and to where.
     pub(super) fn hands_on(&self, outcome: &Outcome) -> Option<HandingOn> {
+        self.stamps.get()?;
         let repo = self.repo.as_ref().filter(|_| self.plan.kind == WorkspaceKind::Worktree)?;
         let pool = Pool::of(self.locked.spool(), &self.config, repo)?;
-        let may = self.stamps.get().is_some()
-            && !outcome.keep
+        let may = !outcome.keep
             && outcome.state != State::Interrupted
             && !self.dir.was_cut()
             && self.plan.workspace.is_dir()

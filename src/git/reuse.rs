@@ -5,8 +5,9 @@
 //! known by its [`Stamps`], from before the worker began; what is beside the files of the commit goes, ignored
 //! or not, and so does whatever stands where a folder of the commit should be.
 
+use super::bytes;
 use super::index::{self, Entry, Index};
-use super::oid::{ObjectFormat, Oid};
+use super::oid::Oid;
 use super::pristine;
 use super::runner::{Git, GitError};
 use super::view::View;
@@ -15,7 +16,7 @@ use crate::durable::{self, GoOn};
 use std::fs::{self, DirEntry, File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -54,9 +55,13 @@ impl Stamps {
 
     /// Whether nothing in a tree was touched since, and nothing is in there beside, but for the link to its git dir.
     pub(super) fn hold(&self, tree: &Path) -> io::Result<bool> {
+        self.are_all(tree, Manner::Looks)
+    }
+
+    fn are_all(&self, tree: &Path, manner: Manner) -> io::Result<bool> {
         let index = self.entries()?;
         let beside = tree.parent().unwrap_or(tree);
-        let mut walk = Walk::new(&index, self.written(), Folder::made_in(beside)?, Manner::Looks);
+        let mut walk = Walk::new(&index, self.written(), Folder::made_in(beside)?, manner);
         walk.folder(tree, &mut Vec::new(), true)?;
         Ok(walk.foreign == 0 && walk.differing().is_empty())
     }
@@ -96,6 +101,10 @@ pub fn make_ready(
     let differing = differing.map_err(failed)?;
     if differing.is_empty() {
         return Ok(());
+    }
+    // Git compares whole seconds, and would leave what changed within the one in which it was written.
+    for name in &differing {
+        durable::remove_file(&tree.path.join(bytes::as_path(name))).map_err(failed)?;
     }
     let is_attributes = |name: &&[u8]| name.rsplit(|b| *b == b'/').next() == Some(b".gitattributes");
     if differing.iter().any(is_attributes) {
@@ -174,7 +183,8 @@ pub fn take_over(
     let git = Git::at(&to.git_dir).work_tree(&from.path).index(&index);
     let taken = (|| {
         if commit == start {
-            if !is_untouched(&from.path, &index, start.format()).map_err(failed)? {
+            let noted = Stamps::read(&index, start).map_err(failed)?;
+            if !noted.are_all(&from.path, Manner::LooksAtBare).map_err(failed)? {
                 return Ok(false);
             }
         } else {
@@ -197,19 +207,6 @@ pub fn take_over(
         durable::remove_file(&index).map_err(failed)?;
     }
     taken
-}
-
-/// Whether all files of a tree are those that its index saw, and nothing is beside them.
-fn is_untouched(tree: &Path, index: &Path, format: ObjectFormat) -> io::Result<bool> {
-    let written = since_epoch(&fs::metadata(index)?);
-    let index = Index::read(index, format)?;
-    let mut walk = Walk::new(&index, written, Folder::of(tree)?, Manner::LooksAtBare);
-    walk.folder(tree, &mut Vec::new(), true)?;
-    Ok(walk.foreign == 0 && walk.differing().is_empty())
-}
-
-fn since_epoch(meta: &Metadata) -> (i64, i64) {
-    (meta.mtime(), meta.mtime_nsec())
 }
 
 /// Whether a tree is what its index says, and has nothing beside: no file, ignored or not, and no folder.

@@ -56,11 +56,14 @@ impl Pool {
     /// The pool of a repository, if its owner wants warm trees of it and it can have them.
     pub fn of(spool: &Spool, config: &Config, repo: &Repo) -> Option<Pool> {
         let most = wanted(config, repo.top.as_deref(), &repo.common);
+        if most == 0 {
+            return None;
+        }
         // Trees with less than all files of a commit, and settings of one tree alone.
         let special = ["info/sparse-checkout", "config.worktree"];
         let is_special =
             special.iter().any(|f| repo.git_dir.join(f).exists() || repo.common.join(f).exists());
-        (most > 0 && !is_special).then(|| Pool { dir: folder(spool).join(&repo.key.hash), most })
+        (!is_special).then(|| Pool { dir: folder(spool).join(&repo.key.hash), most })
     }
 
     /// Whether one more is wanted.

@@ -84,21 +84,22 @@ fn a_supervisor_goes_on_to_the_next_task() {
     assert!(of(&counts, &["spawn-supervisor"]) <= 3, "{counts:?}");
 }
 
+/// What one task in a git worktree costs.
+fn drained(bench: &Bench) -> BTreeMap<String, u64> {
+    bench.run(&["submit", "echo new > new.txt", "--repo", ".", "--worker", "shell", "--verify", "true"]);
+    bench.run(&["list"]);
+    counted(bench, &DRAIN)
+}
+
 #[test]
 fn a_task_in_a_worktree_keeps_to_its_budget_of_git_processes() {
     let bench = Bench::new();
-    let submit = ["submit", "echo new > new.txt", "--repo", ".", "--worker", "shell", "--verify", "true"];
-    let drained = || {
-        bench.run(&submit);
-        bench.run(&["list"]);
-        counted(&bench, &DRAIN)
-    };
-    drained();
-    let counts = drained();
+    drained(&bench);
+    let counts = drained(&bench);
     assert_eq!(PROCESSES.map(|name| of(&counts, &[name])), [1, 2, 2, 16], "{counts:?}");
     // As for a task that does nothing, with one more step and the view. What git waits for is its own.
     assert_eq!(of(&counts, &SYNCS), 37, "{counts:?}");
-    let again = drained();
+    let again = drained(&bench);
     let costs = |counts: &BTreeMap<String, u64>| [&SYNCS[..], &PROCESSES].map(|names| of(counts, names));
     assert_eq!(costs(&again), costs(&counts), "the same again: {again:?}");
 }
@@ -107,14 +108,8 @@ fn a_task_in_a_worktree_keeps_to_its_budget_of_git_processes() {
 fn a_task_in_a_warm_tree_keeps_to_its_budget_of_git_processes() {
     let bench = Bench::new();
     bench.keep_warm();
-    let submit = ["submit", "echo new > new.txt", "--repo", ".", "--worker", "shell", "--verify", "true"];
-    let drained = || {
-        bench.run(&submit);
-        bench.run(&["list"]);
-        counted(&bench, &DRAIN)
-    };
-    drained();
-    let counts = drained();
+    drained(&bench);
+    let counts = drained(&bench);
     // As in a tree that is made anew, but for filling it: then what tree the commit has, and the files that differ.
     assert_eq!(PROCESSES.map(|name| of(&counts, &[name])), [1, 2, 2, 17], "{counts:?}");
     assert_eq!(of(&counts, &SYNCS), 37, "{counts:?}");
