@@ -262,6 +262,9 @@ fn decide(
     n: u32,
     outcome: &Outcome,
 ) -> anyhow::Result<(Option<Next>, bool)> {
+    if outcome.state == State::Succeeded {
+        return Ok((None, true));
+    }
     let config = crate::spool::config::load(locked.spool())?;
     let limit = matches!(outcome.class, Some(Class::RateLimited | Class::Quota)) && outcome.until.is_some();
     if limit && let Some(until) = outcome.until {
@@ -287,7 +290,7 @@ fn decide(
     let asked = task.spec.retries;
     let again = outcome.transient || (asked.is_some() && outcome.class == Some(Class::WorkerFailed));
     let most = asked.unwrap_or(config.defaults.retries).min(config.ceilings.retries.unwrap_or(u32::MAX));
-    if !again || outcome.keep || outcome.state == State::Succeeded {
+    if !again || outcome.keep {
         return Ok((None, true));
     }
     let mut spent = 0;

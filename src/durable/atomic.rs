@@ -138,8 +138,13 @@ pub fn sync_file(path: &Path) -> io::Result<()> {
 /// Waits until files, and the folders between them and `root`, survive power loss. `root` itself is not waited
 /// for.
 ///
-/// The disk is told of many before any is waited for, and several are waited for at once.
-pub fn sync_below(root: &Path, files: &BTreeSet<PathBuf>) -> io::Result<()> {
+/// The disk is told of many before any is waited for, and several are waited for at once. `look` is called with each
+/// file meanwhile, in order.
+pub fn sync_below(
+    root: &Path,
+    files: &BTreeSet<PathBuf>,
+    mut look: impl FnMut(&Path, &File) -> io::Result<()>,
+) -> io::Result<()> {
     let between = |path: &PathBuf| -> Vec<PathBuf> {
         let folders = path.ancestors().skip(1).take_while(|dir| dir.starts_with(root) && *dir != root);
         folders.map(Path::to_owned).collect()
@@ -154,6 +159,11 @@ pub fn sync_below(root: &Path, files: &BTreeSet<PathBuf>) -> io::Result<()> {
             let file = File::open(path)?;
             start_writing(&file);
             open.push((file, *is_folder));
+        }
+        for ((path, is_folder), (file, _)) in some.iter().zip(&open) {
+            if !is_folder {
+                look(path, file)?;
+            }
         }
         wait_for(&open)?;
     }

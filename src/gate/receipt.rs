@@ -7,9 +7,10 @@ use crate::model::receipt::{Receipt, ReceiptEvents, ReceiptGate, ReceiptWorker};
 use crate::model::result::{FileRef, GateRun};
 use crate::model::{VERSION, Verification, WorkerName};
 use crate::spool::{AttemptDir, LockedTask, events, names, read_json};
-use crate::workspace::manifest::hash_file;
+use crate::workspace::manifest::{hash_file, hash_open};
 use anyhow::Context as _;
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// The records of a step that do not change once it has ended.
@@ -65,9 +66,19 @@ pub fn write(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<FileRef
     let records = records(locked, proven)?;
     // Who reads the receipt after a power loss must find what it names.
     let mut named = records.clone();
-    named.extend(View::fixed_files(&view));
+    if view.is_dir() {
+        named.extend(View::fixed_files(&view));
+    }
     named.insert(locked.dir().events());
-    durable::sync_below(root, &named).context("cannot sync what the receipt names")?;
+    let mut files = Vec::with_capacity(records.len());
+    let look = |path: &Path, open: &File| {
+        if records.contains(path) {
+            let (bytes, sha256) = hash_open(open)?;
+            files.push(FileRef { path: relative(root, path), bytes, sha256 });
+        }
+        Ok(())
+    };
+    durable::sync_below(root, &named, look).context("cannot sync what the receipt names")?;
     let receipt = Receipt {
         version: VERSION,
         task: locked.id(),
@@ -86,7 +97,7 @@ pub fn write(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<FileRef
         verification: proven.verification,
         gate,
         view_sha256: if view.is_dir() { Some(View::open(&view)?.fingerprint()?) } else { None },
-        files: records.iter().map(|path| file(root, path)).collect::<anyhow::Result<_>>()?,
+        files,
         events: ReceiptEvents {
             lines: history.iter().filter(|b| **b == b'\n').count() as u64,
             head: events::walk_chain(&history).head,
@@ -136,12 +147,6 @@ fn records(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<BTreeSet<
     let kept = walkdir::WalkDir::new(locked.dir().artifacts()).sort_by_file_name();
     paths.extend(kept.into_iter().flatten().filter(|e| e.file_type().is_file()).map(|e| e.into_path()));
     Ok(paths)
-}
-
-fn file(root: &Path, path: &Path) -> anyhow::Result<FileRef> {
-    let read = || -> std::io::Result<(u64, String)> { Ok((path.metadata()?.len(), hash_file(path)?)) };
-    let (bytes, sha256) = read().with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(FileRef { path: relative(root, path), bytes, sha256 })
 }
 
 fn relative(root: &Path, path: &Path) -> String {

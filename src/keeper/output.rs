@@ -3,6 +3,7 @@
 use super::facts::Listener;
 use crate::redact::{LogStats, LogWriter, StreamKind};
 use chrono::Utc;
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
@@ -36,7 +37,8 @@ impl Output {
             listener,
             first_byte: None,
             last_byte: None,
-            buffer: vec![0; CHUNK],
+            // Not filled beforehand: most commands print little.
+            buffer: Vec::with_capacity(CHUNK),
         }
     }
 
@@ -88,8 +90,9 @@ impl Output {
     }
 
     fn hush(&mut self) {
-        while let Ok(n) = rustix::io::read(&self.bell, &mut self.buffer) {
-            if n < self.buffer.len() {
+        let mut rings = [0; 64];
+        while let Ok(n) = rustix::io::read(&self.bell, &mut rings) {
+            if n < rings.len() {
                 break;
             }
         }
@@ -99,7 +102,8 @@ impl Output {
         for (which, kind) in [(0, StreamKind::Stdout), (1, StreamKind::Stderr)] {
             for _ in 0..turn {
                 let Some(pipe) = &self.pipes[which] else { break };
-                let n = match rustix::io::read(pipe, &mut self.buffer) {
+                self.buffer.clear();
+                let n = match rustix::io::read(pipe, spare_capacity(&mut self.buffer)) {
                     Ok(n) => n,
                     Err(Errno::AGAIN) => break,
                     Err(Errno::INTR) => continue,
@@ -112,10 +116,10 @@ impl Output {
                 self.last_byte = Some(Instant::now());
                 self.first_byte = self.first_byte.or(self.last_byte);
                 if let Some(log) = &mut self.log {
-                    log.output(kind, &self.buffer[..n], Utc::now());
+                    log.output(kind, &self.buffer, Utc::now());
                 }
                 if which == 0 {
-                    self.listener.hear(&self.buffer[..n]);
+                    self.listener.hear(&self.buffer);
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Groups of ours begin with this, so that no record can point us at another group.
@@ -113,13 +114,17 @@ impl Cgroup {
     }
 }
 
-/// The folder of the group that we are in.
-fn own_dir() -> Option<PathBuf> {
-    let (mount, root) = mount_of_v2()?;
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = groups.lines().find_map(|l| l.strip_prefix("0::"))?;
-    let below = Path::new(path).strip_prefix(&root).ok()?;
-    Some(mount.join(below))
+/// The folder of the group that we are in, looked for once: who is forked from us need not look again.
+pub(super) fn own_dir() -> Option<&'static Path> {
+    static DIR: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let look = || {
+        let (mount, root) = mount_of_v2()?;
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let path = groups.lines().find_map(|l| l.strip_prefix("0::"))?;
+        let below = Path::new(path).strip_prefix(&root).ok()?;
+        Some(mount.join(below))
+    };
+    DIR.get_or_init(look).as_deref()
 }
 
 /// Where the v2 tree is mounted, and which part of it.

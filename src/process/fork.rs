@@ -42,6 +42,8 @@ pub fn fork(life: impl FnOnce() -> u8) -> io::Result<Option<Fork>> {
     if std::fs::read_dir("/proc/self/task")?.take(2).count() != 1 {
         return Ok(None);
     }
+    // Else each child would look for it.
+    super::cgroup::own_dir();
     reap(&mut LEFT.lock().unwrap_or_else(PoisonError::into_inner));
     // SAFETY: there is no other thread that could hold anything, and the child does not return from here.
     match unsafe { libc::fork() } {

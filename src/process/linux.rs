@@ -6,8 +6,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 use std::fs;
 use std::io::{self, Read as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -58,12 +59,39 @@ pub fn die_with_parent(parent: Pid) -> io::Result<()> {
     if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
 }
 
+/// Closes every descriptor above stderr but those in `keep`, if the system can by ranges (since Linux 5.9; filters
+/// of system calls may forbid it).
+///
+/// # Safety
+/// Nothing in this process may own such a descriptor.
+pub(super) unsafe fn close_ranges(keep: &[RawFd]) -> bool {
+    let mut kept: Vec<u32> =
+        keep.iter().filter_map(|fd| u32::try_from(*fd).ok()).filter(|fd| *fd > 2).collect();
+    kept.sort_unstable();
+    let mut from = 3;
+    for end in kept.into_iter().map(|fd| fd - 1).chain([u32::MAX]) {
+        // SAFETY: the caller vouches that nobody owns what is closed.
+        if from <= end && unsafe { libc::syscall(libc::SYS_close_range, from, end, 0) } != 0 {
+            return false;
+        }
+        from = end.saturating_add(2);
+    }
+    true
+}
+
+/// Reads a file of `/proc`, whose length is not known beforehand, without growing piece by piece.
+fn read_at_once(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(1 << 10);
+    fs::File::open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Returns what is known of one process, dead but unreaped ones included.
 pub(super) fn look(pid: u32) -> io::Result<Option<Proc>> {
     if pid_of(pid).is_none() {
         return Ok(None);
     }
-    match fs::read(format!("/proc/{pid}/stat")) {
+    match read_at_once(Path::new(&format!("/proc/{pid}/stat"))) {
         Ok(stat) => parse_stat(&stat)
             .map(Some)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat"))),

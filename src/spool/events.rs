@@ -97,7 +97,7 @@ fn last_line(path: &Path) -> std::io::Result<Option<Tail>> {
     loop {
         let from = size.saturating_sub(window);
         file.seek(SeekFrom::Start(from))?;
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(usize::try_from(size - from).unwrap_or_default() + 1);
         (&file).take(size - from).read_to_end(&mut bytes)?;
         let whole = bytes.last() == Some(&b'\n');
         let body = bytes.strip_suffix(b"\n").unwrap_or(&bytes);

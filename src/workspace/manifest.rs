@@ -91,13 +91,23 @@ impl Manifest {
 
 /// SHA-256 of a file, read in pieces.
 pub fn hash_file(path: &Path) -> io::Result<String> {
-    let mut file = fs::File::open(path)?;
+    Ok(hash_open(&fs::File::open(path)?)?.1)
+}
+
+/// Length and SHA-256 of a file that was just opened.
+pub fn hash_open(mut file: &fs::File) -> io::Result<(u64, String)> {
     let mut hash = Sha256::new();
-    let mut piece = vec![0; 128 * 1024];
+    let mut length = 0;
+    // Most are small. One more, so that the end is seen with the first piece.
+    let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    let mut piece = vec![0; size.saturating_add(1).clamp(1 << 10, 128 << 10)];
     loop {
         match io::Read::read(&mut file, &mut piece)? {
-            0 => return Ok(crate::spool::events::hex(&hash.finalize())),
-            n => hash.update(&piece[..n]),
+            0 => return Ok((length, crate::spool::events::hex(&hash.finalize()))),
+            n => {
+                hash.update(&piece[..n]);
+                length += n as u64;
+            }
         }
     }
 }
