@@ -52,6 +52,7 @@ pub mod shadow;
 mod snapshot;
 mod view;
 mod trusted;
+mod walk;
 pub mod worktree;
 
 #[cfg(test)]

@@ -6,17 +6,16 @@
 //! or not, and so does whatever stands where a folder of the commit should be.
 
 use super::bytes;
-use super::index::{self, Entry, Index};
+use super::index::{self, Index};
 use super::oid::Oid;
 use super::pristine;
 use super::runner::{Git, GitError};
 use super::view::View;
-use super::worktree::{self, FILL_DEADLINE, Worktree, delete_tree};
+use super::walk::{Folder, Manner, Walk};
+use super::worktree::{self, FILL_DEADLINE, Worktree};
 use crate::durable::{self, GoOn};
-use std::fs::{self, DirEntry, File, Metadata};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -61,9 +60,9 @@ impl Stamps {
     fn are_all(&self, tree: &Path, manner: Manner) -> io::Result<bool> {
         let index = self.entries()?;
         let beside = tree.parent().unwrap_or(tree);
-        let mut walk = Walk::new(&index, self.written(), Folder::made_in(beside)?, manner);
-        walk.folder(tree, &mut Vec::new(), true)?;
-        Ok(walk.foreign == 0 && walk.differing().is_empty())
+        let walk = Walk::new(&index, self.written(), Folder::made_in(beside)?, manner);
+        let found = walk.through(tree)?;
+        Ok(found.foreign == 0 && found.differing.is_empty())
     }
 
     fn entries(&self) -> io::Result<Index> {
@@ -129,9 +128,7 @@ pub fn make_ready(
 fn strip<'a>(tree: &Worktree, index: &'a Index, written: (i64, i64)) -> io::Result<Vec<&'a [u8]>> {
     // What a folder is like that git makes here.
     let folder = Folder::made_in(&tree.git_dir)?;
-    let mut walk = Walk::new(index, written, folder, Manner::Strips);
-    walk.folder(&tree.path, &mut Vec::new(), true)?;
-    Ok(walk.differing())
+    Ok(Walk::new(index, written, folder, Manner::Strips).through(&tree.path)?.differing)
 }
 
 /// The same where it is known what is in the tree, and that its folders are as they should be.
@@ -142,8 +139,21 @@ fn remove_extra<'a>(
     now: &Stamps,
 ) -> io::Result<Vec<&'a [u8]>> {
     let there = now.entries()?;
+    let (mut extra, mut differing) = (Vec::new(), Vec::new());
+    // Both are in the order of their names.
+    let mut there = there.entries().peekable();
+    for entry in index.entries() {
+        while let Some(other) = there.next_if(|other| other.name < entry.name) {
+            extra.push(other);
+        }
+        let same = there.next_if(|same| same.name == entry.name);
+        if !same.is_some_and(|same| entry.is_noted_as(&same, written)) {
+            differing.push(entry.name);
+        }
+    }
+    extra.extend(there);
     durable::remove_file(&tree.join(".git"))?;
-    for extra in there.entries().filter(|entry| index.find(entry.name).is_none()) {
+    for extra in extra {
         let path = tree.join(extra.path());
         if extra.is_module() {
             fs::remove_dir(&path)?;
@@ -159,8 +169,7 @@ fn remove_extra<'a>(
             }
         }
     }
-    let same = |entry: &Entry<'_>| there.find(entry.name).is_some_and(|now| entry.is_noted_as(&now, written));
-    Ok(index.entries().filter(|entry| !same(entry)).map(|entry| entry.name).collect())
+    Ok(differing)
 }
 
 /// Gives a tree that was made ready, now at `from` with its index beside it, to the worktree `to`, which was
@@ -220,154 +229,4 @@ fn same_attributes(git: &Git, one: &Oid, other: &Oid) -> Result<bool, GitError> 
     let args = ["-r", "--quiet", one.as_str(), other.as_str(), "--", ":(top,glob)**/.gitattributes"];
     let (status, _) = git.reads("diff-tree").args(args).accepts(&[0, 1]).status()?;
     Ok(status == 0)
-}
-
-/// What git does not record of a folder.
-#[derive(PartialEq, Eq)]
-struct Folder {
-    mode: u32,
-    attributes: Vec<u8>,
-}
-
-impl Folder {
-    fn of(path: &Path) -> io::Result<Folder> {
-        let mode = mode(&fs::symlink_metadata(path)?);
-        Ok(Folder { mode, attributes: attributes(path)? })
-    }
-
-    /// What one is like that is made now in this place.
-    fn made_in(place: &Path) -> io::Result<Folder> {
-        let example = place.join(durable::unique_name());
-        fs::create_dir(&example)?;
-        let folder = Folder::of(&example);
-        fs::remove_dir(&example)?;
-        folder
-    }
-}
-
-fn mode(meta: &Metadata) -> u32 {
-    meta.permissions().mode() & 0o7777
-}
-
-/// The names of extended attributes, access lists among them; those of the kernel's own are passed over.
-#[cfg(target_os = "linux")]
-fn attributes(path: &Path) -> io::Result<Vec<u8>> {
-    let mut names = vec![0; 4096];
-    let length = match rustix::fs::llistxattr(path, names.as_mut_slice()) {
-        Err(rustix::io::Errno::NOTSUP) => 0,
-        other => other?,
-    };
-    names.truncate(length);
-    let own = names.split(|b| *b == 0).filter(|name| !name.starts_with(b"security."));
-    Ok(own.collect::<Vec<_>>().join(&0))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn attributes(_: &Path) -> io::Result<Vec<u8>> {
-    Ok(Vec::new())
-}
-
-/// How a walk takes what does not belong into a tree.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    /// Counts it, but for the link to a git dir.
-    Looks,
-    /// Counts it.
-    LooksAtBare,
-    /// Removes it.
-    Strips,
-}
-
-/// A walk through a tree, beside the index that it had when it was filled.
-struct Walk<'a> {
-    index: &'a Index,
-    written: (i64, i64),
-    folder: Folder,
-    manner: Manner,
-    /// Which of the index's files are there as they were.
-    same: Vec<bool>,
-    /// How much does not belong there, or is a folder of another kind.
-    foreign: usize,
-}
-
-impl<'a> Walk<'a> {
-    fn new(index: &'a Index, written: (i64, i64), folder: Folder, manner: Manner) -> Self {
-        Walk { index, written, folder, manner, same: vec![false; index.len()], foreign: 0 }
-    }
-
-    /// `path` is the folder's in the tree, with a slash at its end; empty for the tree itself. In a folder that is
-    /// not `ours`, a submodule's, nothing belongs.
-    fn folder(&mut self, at: &Path, path: &mut Vec<u8>, ours: bool) -> io::Result<()> {
-        self.look_at_folder(at)?;
-        for entry in fs::read_dir(at)? {
-            let entry = entry?;
-            let length = path.len();
-            path.extend_from_slice(entry.file_name().as_bytes());
-            self.entry(&entry, path, ours)?;
-            path.truncate(length);
-        }
-        Ok(())
-    }
-
-    fn look_at_folder(&mut self, at: &Path) -> io::Result<()> {
-        let meta = fs::symlink_metadata(at)?;
-        if !meta.is_dir() {
-            return Err(io::Error::other("not a folder"));
-        }
-        if mode(&meta) != self.folder.mode {
-            self.foreign += 1;
-            if self.manner == Manner::Strips {
-                fs::set_permissions(at, fs::Permissions::from_mode(self.folder.mode))?;
-            }
-        }
-        if attributes(at)? != self.folder.attributes {
-            let text = format!("{} has an access list or other attributes", at.display());
-            return Err(io::Error::other(text));
-        }
-        Ok(())
-    }
-
-    fn entry(&mut self, entry: &DirEntry, path: &mut Vec<u8>, ours: bool) -> io::Result<()> {
-        let found = entry.file_type()?;
-        let place = self.index.place(path);
-        let known = self.index.at(place).filter(|known| ours && known.name == path.as_slice());
-        match known {
-            Some(known) if known.is_module() && found.is_dir() => {
-                self.same[place] = true;
-                path.push(b'/');
-                return self.folder(&entry.path(), path, false);
-            }
-            Some(known) if found.is_symlink() == known.is_link() && !found.is_dir() && !known.is_module() => {
-                let meta = entry.metadata()?;
-                if found.is_symlink() || found.is_file() {
-                    self.same[place] = known.is_untouched(&meta, self.written);
-                    return Ok(());
-                }
-            }
-            None if ours && found.is_dir() => {
-                path.push(b'/');
-                let below = self.index.at(self.index.place(path)).is_some_and(|e| e.name.starts_with(path));
-                if below {
-                    return self.folder(&entry.path(), path, true);
-                }
-            }
-            _ => {}
-        }
-        if self.manner == Manner::Looks && path == b".git" {
-            return Ok(());
-        }
-        self.foreign += 1;
-        match (self.manner, found.is_dir()) {
-            (Manner::Looks | Manner::LooksAtBare, _) => Ok(()),
-            (Manner::Strips, true) => delete_tree(&entry.path()),
-            (Manner::Strips, false) => durable::remove_file(&entry.path()),
-        }
-    }
-
-    /// Files that are not there, or not as they were.
-    fn differing(&self) -> Vec<&'a [u8]> {
-        let index = self.index;
-        let all = self.same.iter().enumerate().filter(|(_, same)| !**same);
-        all.filter_map(|(place, _)| index.at(place)).map(|entry| entry.name).collect()
-    }
 }

@@ -10,7 +10,6 @@ use super::runner::{Git, GitError};
 use super::view::View;
 use crate::durable::{self, GoOn};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -44,7 +43,7 @@ const ADD_DEADLINE: Duration = Duration::from_secs(1800);
 /// What git says is in a tree.
 pub(super) struct Listing {
     /// Paths in the index that are files or links.
-    pub tracked: BTreeSet<PathBuf>,
+    pub tracked: Vec<PathBuf>,
     /// Submodules in the index.
     pub gitlinks: Vec<PathBuf>,
     /// Files that are neither tracked nor ignored.
@@ -84,7 +83,7 @@ pub(super) fn list(git: &Git) -> Result<Listing, GitError> {
         .deadline(ADD_DEADLINE)
         .run()?;
     let mut listing = Listing {
-        tracked: BTreeSet::new(),
+        tracked: Vec::new(),
         gitlinks: Vec::new(),
         untracked: Vec::new(),
         repositories: Vec::new(),
@@ -100,7 +99,7 @@ pub(super) fn list(git: &Git) -> Result<Listing, GitError> {
             if record[2..].starts_with(b"160000 ") {
                 listing.gitlinks.push(path);
             } else {
-                listing.tracked.insert(path);
+                listing.tracked.push(path);
             }
         }
     }

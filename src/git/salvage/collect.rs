@@ -4,7 +4,8 @@ use super::super::bytes;
 use super::super::snapshot::{LeftOut, Listing, populated};
 use super::super::view::View;
 use super::Limits;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
@@ -74,8 +75,9 @@ fn permit(path: &Path, meta: &Metadata, rights: u32) {
 
 struct Walk<'a> {
     view: &'a View,
-    recorded: BTreeSet<&'a Path>,
-    untracked: BTreeSet<&'a Path>,
+    /// By their bytes: to compare paths part by part takes long where there are many.
+    recorded: HashSet<&'a OsStr>,
+    untracked: HashSet<&'a OsStr>,
     secrets: &'a [PathBuf],
     limits: &'a Limits,
     taking: Taking,
@@ -95,8 +97,9 @@ pub(super) fn walk(
     taking: Taking,
 ) -> Collected {
     let tree = &view.record.tree.path;
-    let untracked: BTreeSet<&Path> = listing.untracked.iter().map(PathBuf::as_path).collect();
-    let recorded = listing.tracked.iter().map(PathBuf::as_path).chain(untracked.iter().copied()).collect();
+    let untracked: HashSet<&OsStr> = listing.untracked.iter().map(|path| path.as_os_str()).collect();
+    let recorded =
+        listing.tracked.iter().map(|path| path.as_os_str()).chain(untracked.iter().copied()).collect();
     let mut walk = Walk {
         view,
         recorded,
@@ -181,7 +184,7 @@ impl Walk<'_> {
         if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
             return; // No content of its own.
         }
-        let recorded = self.recorded.contains(path);
+        let recorded = self.recorded.contains(path.as_os_str());
         if self.secrets.iter().any(|secret| path.starts_with(secret)) && !self.is_tracked(path) {
             if recorded {
                 self.found.except.push(path.to_owned());
@@ -190,7 +193,7 @@ impl Walk<'_> {
             return;
         }
         if recorded && self.taking == Taking::Rest {
-            if self.untracked.contains(path) && meta.len() > self.limits.file {
+            if self.untracked.contains(path.as_os_str()) && meta.len() > self.limits.file {
                 self.found.except.push(path.to_owned());
                 self.miss(path, format!("too large: {} bytes", meta.len()));
             }
@@ -223,7 +226,7 @@ impl Walk<'_> {
     }
 
     fn is_tracked(&self, path: &Path) -> bool {
-        self.recorded.contains(path) && !self.untracked.contains(path)
+        self.recorded.contains(path.as_os_str()) && !self.untracked.contains(path.as_os_str())
     }
 
     fn worthless_folder(&self, path: &Path) -> Option<PathBuf> {
