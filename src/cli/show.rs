@@ -103,6 +103,7 @@ fn result_text(result: &TaskResult) -> String {
     row("branch", result.branch.clone().unwrap_or_default());
     row("commit", result.commit.clone().unwrap_or_default());
     row("salvage", result.salvage.as_ref().map(|s| s.name.clone()).unwrap_or_default());
+    row("tree", result.tree_from.map(|from| format!("a warm one, of task {from}")).unwrap_or_default());
     for run in &result.gate {
         let mark = if run.passed { "passed" } else { "FAILED" };
         row(

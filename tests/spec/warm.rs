@@ -80,7 +80,10 @@ fn the_next_task_gets_the_tree_and_the_result_is_the_same() {
     assert_eq!(world.seen(&repo), (seen_anew(), Some(first)));
     // Whatever is in the way of another commit goes, too.
     let again = world.does(&repo, "test ! -e new.txt && cat src/lib.txt > copy.txt");
-    let commit = world.succeeded(again).commit.unwrap();
+    let result = world.succeeded(again);
+    let told = world.on("show", again, &[]).ok().text();
+    assert!(told.contains(&format!("a warm one, of task {}", result.tree_from.unwrap())), "{told}");
+    let commit = result.commit.unwrap();
     assert_eq!(repo.show(&commit, "copy.txt"), "one\ntwo\nthree\n");
     assert_eq!(world.warm_trees().len(), 1);
     before.assert_same(&repo.fingerprint());
