@@ -128,6 +128,31 @@ def idle(b):
         b.row("idle", f"its memory, {count:,} ended", memory, {}, "8 MiB", memory <= 8, unit="MiB")
 
 
+def waiting(b):
+    """A running loop with a long queue: what a claim costs, and what a waiting task costs."""
+    done, found = b.n(300, 100), {}
+    few, many = 1000, b.n(100_000, 10_000)
+    for count in (few, many):
+        spool = b.spool("waiting", max_concurrency=1)
+        batch = spool.batch([task(f"exec {b.floor} nothing") for _ in range(1000)])
+        for _ in range(count // 1000):
+            spool("submit", "--file", batch)
+        spool("list")
+        files = sum(1 for _ in (spool.root / "tasks").rglob("*")) / count
+        spool.start()
+        until(lambda: spool.ended() >= 20)
+        begun, first = time.monotonic(), spool.ended()
+        until(lambda: spool.ended() >= first + done)
+        took, ran = time.monotonic() - begun, spool.ended() - first
+        memory = status(spool.loop.pid, "VmHWM") / 1024
+        spool.stop()
+        found[count] = (took * 1000 / ran, memory, files)
+    (short, _, _), (long, memory, files) = found[few], found[many]
+    b.row("waiting", f"a task after the other, {many:,} queued", long, {"1,000 queued": short}, "flat", long <= 1.2 * short)
+    b.row("waiting", f"memory of the loop at its most, {many:,} queued", memory, {"paths below tasks/ for each": files},
+          "a waiting task costs a file", memory <= 64, unit="MiB")
+
+
 def memory(b):
     """Supervisor and keeper of one running task."""
     spool = b.spool("memory").start()
@@ -168,4 +193,4 @@ def output(b):
     b.row("output", f"a worker that prints {size} MB", rate, {"cat": size / bare}, "100 MB/s", rate >= 100 and state == "succeeded", unit="MB/s")
 
 
-ALL = dict(start=start, enqueue=enqueue, pickup=pickup, drain=drain, look=look, idle=idle, memory=memory, output=output)
+ALL = dict(start=start, enqueue=enqueue, pickup=pickup, drain=drain, look=look, idle=idle, waiting=waiting, memory=memory, output=output)
