@@ -16,7 +16,6 @@ use super::trusted;
 use super::view::View;
 use super::worktree::{self, Worktree};
 use crate::durable::{self, GoOn};
-use sha2::{Digest as _, Sha256};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -29,34 +28,10 @@ const NAMED: usize = 500;
 /// What decides, beside the commit, which bytes a checkout has: settings, attributes, sparse patterns.
 pub fn settings(repo: &Repo, tree: &Worktree) -> Result<String, GitError> {
     let entries = config::list(&tree.git())?;
-    let (kept, _) = trusted::content_entries(&entries);
-    let mut hash = Sha256::new();
-    let mut add = |what: &[u8]| {
-        hash.update(what.len().to_le_bytes());
-        hash.update(what);
-    };
-    add(&config::write(&kept));
     let attributes = trusted::user_file(&entries, &tree.path, "core.attributesfile", "attributes");
-    let files = [
-        Some(repo.common.join("info/attributes")),
-        Some(tree.git_dir.join("info/sparse-checkout")),
-        attributes,
-    ];
-    for file in files {
-        let content = file.map(fs::read).transpose();
-        add(&content
-            .or_else(absent)
-            .map_err(|e| GitError::io("config", "attributes", &e))?
-            .unwrap_or_default());
-    }
-    Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
-}
-
-fn absent(e: io::Error) -> io::Result<Option<Vec<u8>>> {
-    match e.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
-        _ => Err(e),
-    }
+    let files = [repo.common.join("info/attributes"), tree.git_dir.join("info/sparse-checkout")];
+    let files: Vec<_> = files.into_iter().chain(attributes).collect();
+    trusted::rules(&entries, &files).map_err(|e| GitError::io("config", "attributes", &e))
 }
 
 /// Fills `folder` with the files of `commit`, by the settings of `tree`, and makes its index.

@@ -39,7 +39,7 @@ pub(super) fn write(dir: &Path, record: &mut Record, entries: &[Entry]) -> io::R
     }
     put("config", &view_config(dir, record, entries))?;
     index::copy(&tree.git_dir.join("index"), &dir.join("index"))?;
-    record.rules = rules(dir, entries)?;
+    record.rules = rules(entries, &["attributes", "info/attributes"].map(|name| dir.join(name)))?;
     let record = serde_json::to_vec_pretty(record)?;
     put(RECORD, &record)
 }
@@ -53,13 +53,19 @@ pub(super) fn user_file(entries: &[Entry], tree: &Path, key: &str, default: &str
     }
 }
 
-fn rules(dir: &Path, entries: &[Entry]) -> io::Result<String> {
+/// Hash of what decides, beside a commit, which bytes its files have: settings, and files of attributes and of
+/// patterns, as far as they are there.
+pub(super) fn rules(entries: &[Entry], files: &[PathBuf]) -> io::Result<String> {
     let mut hash = Sha256::new();
-    hash.update(config::write(&content_entries(entries).0));
-    for name in ["attributes", "info/attributes"] {
-        match fs::read(dir.join(name)) {
-            Ok(text) => hash.update([b"\0", text.as_slice()].concat()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => hash.update(b"\0\0"),
+    let mut add = |what: &[u8]| {
+        hash.update(what.len().to_le_bytes());
+        hash.update(what);
+    };
+    add(&config::write(&content_entries(entries).0));
+    for file in files {
+        match fs::read(file) {
+            Ok(text) => add(&text),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => add(b""),
             Err(e) => return Err(e),
         }
     }
