@@ -16,6 +16,26 @@ def start(b):
     bare, version, help_ = b.compare(rounds, [b.floor, "nothing"], [b.program, "--version"], [b.program, "--help"])
     b.row("start", "the program's start", version, {"bare": bare}, "bare + 2 ms", version <= bare + 2)
     b.row("start", "--help", help_, {"bare": bare}, "bare + 2 ms", help_ <= bare + 2)
+    server = [*b.spool("mcp").argv, "mcp"]
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}}
+    took = {True: [], False: []}
+    for _ in range(rounds):
+        for serves, argv in ((False, [b.floor, "nothing"]), (True, server)):
+            took[serves].append(answered(b, argv, json.dumps(hello).encode() + b"\n", serves))
+    bare, answer = median(took[False]), median(took[True])
+    b.row("start", "MCP: from the start to the answer to initialize", answer, {"bare": bare}, "bare + 2 ms", answer <= bare + 2)
+
+
+def answered(b, argv, hello, serves):
+    """Milliseconds until a server has answered, or until a program that says nothing has ended."""
+    begun = time.monotonic()
+    with subprocess.Popen(argv, env=b.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        if serves:
+            program.stdin.write(hello)
+            program.stdin.flush()
+        program.stdout.readline()
+        return (time.monotonic() - begun) * 1000
 
 
 def enqueue(b):
@@ -48,8 +68,13 @@ def pickup(b):
     time.sleep(0.2)
     bare, got = b.pickup(b.n(60, 15), [stamp, b.floor, "enqueue", served, "x"], ours)
     server.kill()
-    spool.stop()
     b.row("pickup", "enqueue to first instruction, idle loop", got, {"floor": bare}, "4 × floor", got <= 4 * bare)
+    old = history.spool(b, b.n(100_000, 10_000)).start("--poll", "60s")
+    late = [mine, *old.argv, "submit", f"exec {b.floor} stamp {mine}", "--worker", "shell", "--workspace", "temporary"]
+    few, many = b.pickup(b.n(60, 15), ours, late)
+    spool.stop()
+    old.stop()
+    b.row("pickup", f"the same with {old.count:,} ended", many, {"empty": few}, "flat", many <= 1.2 * few)
     for crowd in b.n([1, 5, 20, 30, 50], [5, 20]):
         spool = b.spool("crowd", max_concurrency=crowd).start("--poll", "60s")
         ticks = spool.root.parent / "ticks"
