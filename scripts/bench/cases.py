@@ -69,7 +69,10 @@ def pickup(b):
     bare, got = b.pickup(b.n(60, 15), [stamp, b.floor, "enqueue", served, "x"], ours)
     server.kill()
     b.row("pickup", "enqueue to first instruction, idle loop", got, {"floor": bare}, "4 × floor", got <= 4 * bare)
-    old = history.spool(b, b.n(100_000, 10_000)).start("--poll", "60s")
+    old = history.spool(b, b.n(100_000, 10_000))
+    # What other cases left in its queue.
+    old.drain()
+    old.start("--poll", "60s")
     late = [mine, *old.argv, "submit", f"exec {b.floor} stamp {mine}", "--worker", "shell", "--workspace", "temporary"]
     few, many = b.pickup(b.n(60, 15), ours, late)
     spool.stop()

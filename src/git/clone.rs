@@ -413,7 +413,8 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads a file where a worker can write. What is none (a link, a pipe that nobody writes to) is as if it were empty.
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_file() && meta.len() <= MOST_BYTES => fs::read(path),
         Ok(meta) if meta.is_file() => Err(io::Error::other(format!("{} is too large", path.display()))),

@@ -333,7 +333,7 @@ impl View {
     /// Costs no process where a file of its own says that the branch is at the base, as it is of a worker that
     /// does not commit.
     pub fn worker_head(&self) -> Result<Option<Oid>, GitError> {
-        let own = fs::read(self.record.common.join(&self.record.tree.branch));
+        let own = clone::read(&self.record.common.join(&self.record.tree.branch));
         if own.is_ok_and(|text| Oid::parse(&text).as_ref() == Some(&self.record.base)) {
             return Ok(Some(self.record.base.clone()));
         }

@@ -92,7 +92,7 @@ pub(super) struct Walk<'a> {
 }
 
 /// A folder to go through. `path` is the folder's in the tree, with a slash at its end; empty for the tree itself.
-struct Task {
+struct Visit {
     at: PathBuf,
     path: Vec<u8>,
     /// Not a submodule's: nothing belongs there.
@@ -119,7 +119,7 @@ impl<'a> Walk<'a> {
     }
 
     fn by(self, threads: usize, tree: &Path) -> io::Result<Found<'a>> {
-        let work = Work::new(Task { at: tree.to_owned(), path: Vec::new(), ours: true });
+        let work = Work::new(Visit { at: tree.to_owned(), path: Vec::new(), ours: true });
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads)
                 .map(|_| std::thread::Builder::new().spawn_scoped(scope, || self.share(&work)))
@@ -137,15 +137,15 @@ impl<'a> Walk<'a> {
 
     /// Goes through folders until there are no more.
     fn share(&self, work: &Work) {
-        while let Some(task) = work.next() {
+        while let Some(visit) = work.next() {
             let mut busy =
                 Busy { work, below: Vec::new(), done: Err(io::Error::other("a walk was cut short")) };
-            busy.done = self.go_through(task, &mut busy.below);
+            busy.done = self.go_through(visit, &mut busy.below);
         }
     }
 
-    fn go_through(&self, task: Task, below: &mut Vec<Task>) -> io::Result<()> {
-        let Task { at, mut path, ours } = task;
+    fn go_through(&self, visit: Visit, below: &mut Vec<Visit>) -> io::Result<()> {
+        let Visit { at, mut path, ours } = visit;
         self.look_at_folder(&at)?;
         for entry in fs::read_dir(&at)? {
             let entry = entry?;
@@ -180,7 +180,7 @@ impl<'a> Walk<'a> {
         entry: &DirEntry,
         path: &mut Vec<u8>,
         ours: bool,
-        below: &mut Vec<Task>,
+        below: &mut Vec<Visit>,
     ) -> io::Result<()> {
         let found = entry.file_type()?;
         let place = self.index.place(path);
@@ -189,7 +189,7 @@ impl<'a> Walk<'a> {
             Some(known) if known.is_module() && found.is_dir() => {
                 self.same[place].store(true, Ordering::Relaxed);
                 path.push(b'/');
-                below.push(Task { at: entry.path(), path: path.clone(), ours: false });
+                below.push(Visit { at: entry.path(), path: path.clone(), ours: false });
                 return Ok(());
             }
             Some(known) if found.is_symlink() == known.is_link() && !found.is_dir() && !known.is_module() => {
@@ -205,7 +205,7 @@ impl<'a> Walk<'a> {
                 let is_known =
                     self.index.at(self.index.place(path)).is_some_and(|e| e.name.starts_with(path));
                 if is_known {
-                    below.push(Task { at: entry.path(), path: path.clone(), ours: true });
+                    below.push(Visit { at: entry.path(), path: path.clone(), ours: true });
                     return Ok(());
                 }
             }
@@ -230,15 +230,15 @@ struct Work {
 }
 
 struct State {
-    tasks: Vec<Task>,
+    left: Vec<Visit>,
     /// How many threads go through a folder, and may find more.
     busy: usize,
     failed: Option<io::Error>,
 }
 
 impl Work {
-    fn new(first: Task) -> Work {
-        let state = State { tasks: vec![first], busy: 0, failed: None };
+    fn new(first: Visit) -> Work {
+        let state = State { left: vec![first], busy: 0, failed: None };
         Work { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -247,15 +247,15 @@ impl Work {
     }
 
     /// The next folder, once there is one; `None` when all is done, or one of us has failed.
-    fn next(&self) -> Option<Task> {
+    fn next(&self) -> Option<Visit> {
         let mut state = self.lock();
         loop {
             if state.failed.is_some() {
                 return None;
             }
-            if let Some(task) = state.tasks.pop() {
+            if let Some(visit) = state.left.pop() {
                 state.busy += 1;
-                return Some(task);
+                return Some(visit);
             }
             if state.busy == 0 {
                 return None;
@@ -273,7 +273,7 @@ impl Work {
 /// A thread that goes through a folder. When it is done, however it ends, the others hear of it.
 struct Busy<'a> {
     work: &'a Work,
-    below: Vec<Task>,
+    below: Vec<Visit>,
     done: io::Result<()>,
 }
 
@@ -281,7 +281,7 @@ impl Drop for Busy<'_> {
     fn drop(&mut self) {
         let mut state = self.work.lock();
         state.busy -= 1;
-        state.tasks.append(&mut self.below);
+        state.left.append(&mut self.below);
         if let Err(e) = std::mem::replace(&mut self.done, Ok(())) {
             state.failed.get_or_insert(e);
         }

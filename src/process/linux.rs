@@ -8,7 +8,6 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -80,7 +79,7 @@ pub(super) unsafe fn close_ranges(keep: &[RawFd]) -> bool {
 }
 
 /// Reads a file of `/proc`, whose length is not known beforehand, without growing piece by piece.
-fn read_at_once(path: &Path) -> io::Result<Vec<u8>> {
+fn read_at_once(path: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(1 << 10);
     fs::File::open(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -91,7 +90,7 @@ pub(super) fn look(pid: u32) -> io::Result<Option<Proc>> {
     if pid_of(pid).is_none() {
         return Ok(None);
     }
-    match read_at_once(Path::new(&format!("/proc/{pid}/stat"))) {
+    match read_at_once(&format!("/proc/{pid}/stat")) {
         Ok(stat) => parse_stat(&stat)
             .map(Some)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat"))),

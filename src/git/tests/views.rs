@@ -206,6 +206,19 @@ fn a_repository_in_the_tree_neither_vanishes_nor_becomes_a_link() {
 }
 
 #[test]
+fn what_stands_in_the_place_of_a_ref_is_read_only_if_it_is_a_file() {
+    let f = Fixture::new();
+    let task = f.task("t1");
+    assert_eq!(task.view.worker_head().unwrap().as_ref(), Some(&task.base));
+    let (pipe, endless) = (f.path("pipe"), f.path("endless"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
+    for path in [&pipe, &endless, &f.path("none"), &task.tree.path] {
+        assert_eq!(clone::read(path).unwrap(), b"", "{}", path.display());
+    }
+}
+
+#[test]
 fn what_the_worker_committed_itself_is_kept_though_ignored() {
     let f = Fixture::new();
     let task = f.task("t1");
