@@ -221,7 +221,7 @@ fn carrying_a_step_never_runs_it_twice() {
     plan.grace_ms = 100;
     plan.use_cgroup = false;
     lose(&bench, &plan);
-    let carried = carry(&bench.step(), &plan, &bench.path("task.lock")).unwrap();
+    let carried = carry(&bench.step(), &plan, &bench.path("task.lock"), || {}).unwrap();
     let Carried::Lost(Swept { cleared, .. }) = carried else { panic!("{carried:?}") };
     assert!(cleared.census.is_empty());
     assert_eq!(cleared.ended.len(), 1, "{:?}", cleared.ended);
@@ -230,7 +230,7 @@ fn carrying_a_step_never_runs_it_twice() {
     let bench = Bench::new();
     let plan = bench.plan("echo ran >> runs; exit 3");
     let exit = bench.run_plan(&plan);
-    let carried = carry(&bench.step(), &plan, &bench.path("task.lock")).unwrap();
+    let carried = carry(&bench.step(), &plan, &bench.path("task.lock"), || {}).unwrap();
     let Carried::Ended(again) = carried else { panic!("{carried:?}") };
     assert_eq!(*again, exit);
     assert_eq!(fs::read_to_string(bench.work().join("runs")).unwrap(), "ran\n");

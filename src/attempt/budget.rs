@@ -6,13 +6,13 @@ use super::outcome::{End, Outcome};
 use crate::keeper::Budget;
 use crate::model::{Phase, Usage};
 
-impl Attempt<'_> {
+impl Attempt {
     /// What the worker may use now. What earlier rounds used is used, and so is what earlier attempts used
     /// that this one repeats by itself. One that somebody asked for begins anew.
     pub(super) fn budget_left(&self, outcome: &Outcome) -> Result<Budget, End> {
         let (mut used, mut ms) = (outcome.usage.clone(), outcome.durations.working_ms.unwrap_or(0));
         for n in (1..self.number()).rev() {
-            let Some(ended) = ended_file(self.locked, n).filter(|ended| ended.next.is_some()) else { break };
+            let Some(ended) = ended_file(&self.locked, n).filter(|ended| ended.next.is_some()) else { break };
             used.add(&ended.summary.usage);
             ms = ms.saturating_add(ended.summary.working_ms.unwrap_or(0));
         }

@@ -61,7 +61,7 @@ impl Work {
     }
 }
 
-impl Attempt<'_> {
+impl Attempt {
     /// Looks at what the worker left, once.
     pub(super) fn look(&self, round: u32, outcome: &mut Outcome) -> anyhow::Result<Result<Work, End>> {
         let name = format!("work.{round}.json");

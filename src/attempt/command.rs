@@ -17,7 +17,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-impl Attempt<'_> {
+impl Attempt {
     /// The session to continue: of the round before, or of the attempt that this one goes on with.
     pub(super) fn session(&self, outcome: &Outcome) -> anyhow::Result<Option<String>> {
         if self.plan.profile.resume.is_empty() {

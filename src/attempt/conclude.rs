@@ -40,7 +40,7 @@ pub(super) struct Next {
 pub(super) fn conclude(
     locked: &LockedTask,
     found: Found,
-    attempt: Option<Attempt<'_>>,
+    attempt: Option<Attempt>,
     mut outcome: Outcome,
 ) -> anyhow::Result<()> {
     let n = found.ticket.attempt;

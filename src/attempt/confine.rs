@@ -25,7 +25,7 @@ const CACHES: &[&str] = &[
     ".local/share/pnpm/store",
 ];
 
-impl Attempt<'_> {
+impl Attempt {
     /// How the worker is to be confined; `None`: not at all.
     pub(super) fn confine_worker(&self) -> Option<StepConfine> {
         let profile = &self.plan.profile;

@@ -98,7 +98,7 @@ fn await_nobody(overlay: &Overlay) -> anyhow::Result<()> {
     }
 }
 
-impl Attempt<'_> {
+impl Attempt {
     /// The workspace, if it is an overlay.
     pub(super) fn overlay(&self) -> Option<Overlay> {
         let id = self.task.id.to_string();
@@ -171,7 +171,7 @@ impl Attempt<'_> {
 }
 
 /// Takes away a workspace that cannot stay. The attempt has ended, whatever comes of it.
-pub(super) fn retire(locked: &LockedTask, attempt: Option<&Attempt<'_>>, how: Option<Retiring>) {
+pub(super) fn retire(locked: &LockedTask, attempt: Option<&Attempt>, how: Option<Retiring>) {
     let (Some(attempt), Some(how)) = (attempt, how) else { return };
     if let Err(e) = attempt.retire(how) {
         not_retired(locked, attempt.number(), &e);

@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-impl Attempt<'_> {
+impl Attempt {
     /// Commits what was verified and gathers what goes with it.
     pub(super) fn finish(&self, mut outcome: Outcome) -> anyhow::Result<Outcome> {
         self.enter(Phase::Finishing)?;

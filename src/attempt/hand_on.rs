@@ -13,7 +13,7 @@ use crate::process::CensusMethod;
 use crate::workspace::{self, warm::Pool};
 use std::time::Instant;
 
-impl Attempt<'_> {
+impl Attempt {
     /// Keeps in mind what the files of a tree are like, which was just filled with `start`, if it may be wanted
     /// later.
     pub(super) fn note_stamps(

@@ -13,6 +13,7 @@ mod enclose;
 mod finish;
 mod hand_on;
 mod outcome;
+mod outstanding;
 mod plan;
 mod prepare;
 mod spawn;
@@ -25,6 +26,7 @@ mod work;
 pub use enclose::{clear_litter, is_enclosed, wants_own};
 use outcome::End;
 pub use outcome::Outcome;
+pub use outstanding::Outstanding;
 pub use plan::{Plan, REPO_FILE};
 pub use prepare::{clear_workspace, read_prepared};
 pub use spawn::{GaveUp, Order, carry, spawn};
@@ -38,11 +40,12 @@ use crate::workspace::apart;
 use anyhow::Context as _;
 use std::cell::{OnceCell, RefCell};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// One attempt in the hands of its supervisor.
-struct Attempt<'a> {
-    locked: &'a LockedTask,
+struct Attempt {
+    locked: Rc<LockedTask>,
     task: Task,
     dir: AttemptDir,
     config: Config,
@@ -63,10 +66,18 @@ struct Attempt<'a> {
     recorded: RefCell<Option<Stamps>>,
     /// SHA-256 of the task's record as the keeper of the last step handed it over, if one did.
     expected: Option<String>,
+    /// The attempt that this supervisor carried before, whose end it records while it would only wait.
+    before: Rc<Outstanding>,
 }
 
-/// Carries the attempt that `found` stands for to its end, whoever began it.
-pub fn supervise(locked: &LockedTask, found: Found, expected: Option<String>) -> anyhow::Result<()> {
+/// Carries the attempt that `found` stands for up to its end, whoever began it; the end itself is for the caller to
+/// record. That of the attempt `before` is recorded on the way.
+pub fn supervise(
+    locked: Rc<LockedTask>,
+    found: Found,
+    expected: Option<String>,
+    before: Rc<Outstanding>,
+) -> anyhow::Result<Outstanding> {
     let n = found.ticket.attempt;
     // A result that names this very attempt: only the last rename is missing. One that cannot be read is not
     // ours.
@@ -74,17 +85,18 @@ pub fn supervise(locked: &LockedTask, found: Found, expected: Option<String>) ->
         && result.attempt == n
         && result.ticket.contains(&found.ticket.to_string())
     {
-        return conclude::finish_move(locked, found, result);
+        conclude::finish_move(&locked, found, result)?;
+        return Ok(Outstanding::default());
     }
-    let lost = match enclose::enter(locked, n) {
+    let lost = match enclose::enter(&locked, n) {
         Ok(lost) => lost,
         Err(e) if e.is::<steps::StillAlive>() => return Err(e),
         Err(e) => {
             let outcome = Outcome::failed(Class::Workspace, Phase::Preparing, format!("{e:#}"));
-            return conclude::conclude(locked, found, None, outcome);
+            return Ok(Outstanding::new(locked, found, None, outcome));
         }
     };
-    let outcome = match begin(locked, n, expected, lost) {
+    let outcome = match begin(&locked, n, expected, lost, before) {
         Ok(attempt) => {
             let outcome = match attempt.carry() {
                 Ok(outcome) => outcome,
@@ -93,20 +105,21 @@ pub fn supervise(locked: &LockedTask, found: Found, expected: Option<String>) ->
                 Err(e) if e.is::<steps::StillAlive>() => return Err(e),
                 Err(e) => Outcome::fault(e),
             };
-            return conclude::conclude(locked, found, Some(attempt), outcome);
+            return Ok(Outstanding::new(locked, found, Some(attempt), outcome));
         }
         Err(outcome) => *outcome,
     };
-    conclude::conclude(locked, found, None, outcome)
+    Ok(Outstanding::new(locked, found, None, outcome))
 }
 
 /// Reads or makes the plan.
 fn begin(
-    locked: &LockedTask,
+    locked: &Rc<LockedTask>,
     n: u32,
     expected: Option<String>,
     lost: steps::Lost,
-) -> Result<Attempt<'_>, Box<Outcome>> {
+    before: Rc<Outstanding>,
+) -> Result<Attempt, Box<Outcome>> {
     let fault = |e: anyhow::Error| Box::new(Outcome::fault(e));
     let spool = locked.spool().clone();
     let config = config::load(&spool).map_err(|e| fault(e.into()))?;
@@ -174,7 +187,7 @@ fn begin(
         unsynced.push(dir.file("prepared.json"));
     }
     Ok(Attempt {
-        locked,
+        locked: Rc::clone(locked),
         task,
         dir,
         unsynced: RefCell::new(unsynced),
@@ -188,6 +201,7 @@ fn begin(
         stamps: OnceCell::new(),
         recorded: RefCell::default(),
         expected,
+        before,
     })
 }
 
@@ -207,7 +221,7 @@ fn continued(locked: &LockedTask, n: u32) -> anyhow::Result<Option<Plan>> {
     Ok(Some(plan))
 }
 
-impl Attempt<'_> {
+impl Attempt {
     /// All phases in order. What a phase finds done it does not do again.
     fn carry(&self) -> anyhow::Result<Outcome> {
         if let Some(end) = self.inputs_changed()? {
@@ -308,7 +322,7 @@ impl Attempt<'_> {
         let now = hash(&std::fs::read(&record).unwrap_or_default());
         let remembered = self.expected.as_ref().unwrap_or(&self.plan.task_sha256);
         // Only who holds the task's lock adds revisions: here, or after the decision to repeat it.
-        let added = match conclude::is_repeated(self.locked, self.number()) {
+        let added = match conclude::is_repeated(&self.locked, self.number()) {
             true => 0..0,
             false => self.plan.revision + 1..self.locked.dir().last_revision() + 1,
         };

@@ -74,7 +74,7 @@ fn is_apart(attempt: &AttemptDir) -> bool {
     plan.is_some_and(|plan| made(plan.kind))
 }
 
-impl Attempt<'_> {
+impl Attempt {
     /// Makes the workspace, unless it is there.
     pub(super) fn prepare(&self, outcome: &mut Outcome) -> anyhow::Result<Option<End>> {
         let prepared = match read_prepared(&self.dir)? {
@@ -130,6 +130,10 @@ impl Attempt<'_> {
         let began = Instant::now();
         let mut prepared = Prepared::default();
         let path = &self.plan.workspace;
+        if self.plan.kind != WorkspaceKind::Temporary {
+            // It may take long.
+            self.before.record();
+        }
         match self.plan.kind {
             WorkspaceKind::Worktree | WorkspaceKind::Clone | WorkspaceKind::Overlay => {
                 self.make_tree(&mut prepared, stop)?;

@@ -1,5 +1,6 @@
 //! Starting supervisors, and what one is started for.
 
+use super::Outstanding;
 use crate::durable;
 use crate::model::TaskId;
 use crate::process;
@@ -13,6 +14,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// The command line that starts a supervisor which takes the task's lock itself.
@@ -94,8 +96,8 @@ impl Order {
         })
     }
 
-    /// Carries the attempt that it names. Says whether there was anything to do.
-    pub fn carry_out(self, spool: &Spool) -> anyhow::Result<bool> {
+    /// Carries the attempt that it names up to its end. `None`: there was nothing to do.
+    pub fn carry_out(self, spool: &Spool) -> anyhow::Result<Option<Outstanding>> {
         let id = self.task.context("--task is missing")?;
         let attempt = self.attempt.context("--attempt is missing")?;
         let locked = match self.lock_fd {
@@ -104,26 +106,31 @@ impl Order {
             None => match spool.try_lock_task(id)? {
                 Some(locked) => locked,
                 // Another supervisor was faster.
-                None => return Ok(false),
+                None => return Ok(None),
             },
         };
         let found = locked.ticket()?.filter(|f| super::is_running(f) && f.ticket.attempt == attempt);
         // Else the ticket went on without us: whatever we would do belongs to a past attempt.
-        let Some(found) = found else { return Ok(false) };
-        carry(&locked, found, self.sha256)?;
-        Ok(true)
+        let Some(found) = found else { return Ok(None) };
+        carry(locked, found, self.sha256, Rc::default()).map(Some)
     }
 }
 
-/// Carries a claimed attempt to its end, or says on the disk why that cannot be.
-pub fn carry(locked: &LockedTask, found: Found, sha256: Option<String>) -> anyhow::Result<()> {
-    let done = super::supervise(locked, found, sha256);
-    match &done {
-        // Nobody hears us; whoever asks why the task stays reads it here.
-        Err(e) => GaveUp::note(locked.dir(), format!("{e:#}")),
-        Ok(()) => drop(durable::remove_file(&GaveUp::path(locked.dir()))),
+/// Carries a claimed attempt up to its end, or says on the disk why that cannot be. The end of the attempt
+/// `before` is recorded meanwhile.
+pub fn carry(
+    locked: LockedTask,
+    found: Found,
+    sha256: Option<String>,
+    before: Rc<Outstanding>,
+) -> anyhow::Result<Outstanding> {
+    let locked = Rc::new(locked);
+    let carried = super::supervise(Rc::clone(&locked), found, sha256, Rc::clone(&before));
+    before.record();
+    if let Err(e) = &carried {
+        GaveUp::note(locked.dir(), format!("{e:#}"));
     }
-    done
+    carried
 }
 
 /// What a supervisor that could not go on left: `supervisor.err`. Another one will try, but not at once.
@@ -151,6 +158,15 @@ impl GaveUp {
     pub fn read(dir: &TaskDir) -> Option<GaveUp> {
         // A hint: one that cannot be read holds nobody up.
         serde_json::from_slice(&std::fs::read(GaveUp::path(dir)).ok()?).ok()
+    }
+
+    /// Notes why a supervisor could not go on; where it could, what others left is out of date.
+    pub(super) fn unless(dir: &TaskDir, done: anyhow::Result<()>) {
+        match done {
+            // Nobody hears us; whoever asks why the task stays reads it here.
+            Err(e) => GaveUp::note(dir, format!("{e:#}")),
+            Ok(()) => drop(durable::remove_file(&GaveUp::path(dir))),
+        }
     }
 
     fn note(dir: &TaskDir, why: String) {

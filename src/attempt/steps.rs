@@ -6,17 +6,17 @@ use crate::durable;
 use crate::keeper::{
     self, Carried, CarryError, Cause, DeadlineKind, Ended, Loss, StepExit, StepPlan, StepState, Swept,
 };
-use crate::model::{Class, Command, EventKind, Phase};
+use crate::model::{Class, Command, Event, EventKind, Phase};
 use crate::process::{Census, Identity, Survivor};
 use crate::redact;
-use crate::spool::AttemptDir;
+use crate::spool::{AttemptDir, events};
 use crate::worker::env;
 use anyhow::Context as _;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-impl Attempt<'_> {
+impl Attempt {
     /// The plan of a command that a user declared: setup, verify, teardown.
     pub(super) fn command_plan(
         &self,
@@ -115,7 +115,6 @@ impl Attempt<'_> {
         phase: Phase,
     ) -> anyhow::Result<Result<Box<StepExit>, End>> {
         let dir = self.dir.step(step);
-        let told = dir.join("told");
         // Whether it ran, nobody can tell whose record of its start a power loss may have taken.
         if phase != Phase::Finishing
             && self.plan.boot != crate::process::boot_id()?
@@ -124,11 +123,11 @@ impl Attempt<'_> {
             let message = format!("the machine was restarted before step {step}, or as it began");
             return Ok(Err(End::interrupted(phase, message)));
         }
-        let lock = self.locked.lock().path();
+        let new = !dir.join("exit.json").exists();
         let ended_before = self.lost.borrow_mut().remove(step);
         let carried = match ended_before {
             Some(swept) => Carried::Lost(swept),
-            None => carry_again(&dir, plan, lock).with_context(|| format!("step {step}"))?,
+            None => self.carry_again(&dir, plan).with_context(|| format!("step {step}"))?,
         };
         let exit = match carried {
             Carried::Ended(exit) => {
@@ -151,7 +150,7 @@ impl Attempt<'_> {
                 return Ok(Err(End::lost(phase, message, swept.cleared)));
             }
         };
-        if durable::create_new_unsynced(&told, b"")? {
+        if new || !self.is_told(step)? {
             self.event(EventKind::Step {
                 step: step.to_owned(),
                 ended: describe(&exit),
@@ -171,6 +170,28 @@ impl Attempt<'_> {
             }
             Cause::Exit | Cause::Deadline { .. } | Cause::Lingered => Ok(Ok(exit)),
         }
+    }
+
+    /// Carries a step; a keeper that died before it started anything costs nothing but another try.
+    pub(super) fn carry_again(&self, dir: &Path, plan: &StepPlan) -> Result<Carried, CarryError> {
+        let mut tries = 0;
+        loop {
+            match keeper::carry(dir, plan, self.locked.lock().path(), || self.before.record()) {
+                Err(CarryError::Io(_)) if tries < 2 && keeper::state(dir)? == StepState::NotStarted => {
+                    tries += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Whether the history tells of the end of a step.
+    fn is_told(&self, step: &str) -> anyhow::Result<bool> {
+        let tells = |e: &Event| match &e.what {
+            EventKind::Step { step: told, .. } => e.attempt == Some(self.number()) && told == step,
+            _ => false,
+        };
+        Ok(events::read(&self.locked.dir().events())?.iter().any(tells))
     }
 
     /// Takes over what a step's end says about processes.
@@ -214,17 +235,6 @@ pub(super) fn still_alive(census: &Census) -> Result<(), StillAlive> {
     if names.is_empty() { Ok(()) } else { Err(StillAlive(names.join(", "))) }
 }
 
-/// Carries a step; a keeper that died before it started anything costs nothing but another try.
-pub(super) fn carry_again(dir: &Path, plan: &StepPlan, lock: &Path) -> Result<Carried, CarryError> {
-    let mut tries = 0;
-    loop {
-        match keeper::carry(dir, plan, lock) {
-            Err(CarryError::Io(_)) if tries < 2 && keeper::state(dir)? == StepState::NotStarted => tries += 1,
-            other => return other,
-        }
-    }
-}
-
 /// Fails unless nothing of an attempt lives, whatever went wrong with it: no keeper, nothing that a dead
 /// keeper left, nothing that could not be ended (I4). What a dead keeper left is ended here.
 pub(super) fn nothing_lives(dir: &AttemptDir, spool: &str, task: &str, lock: &Path) -> anyhow::Result<Lost> {
@@ -239,7 +249,7 @@ pub(super) fn nothing_lives(dir: &AttemptDir, spool: &str, task: &str, lock: &Pa
             // Its last act is to start another supervisor.
             Ok(StepState::Running(_)) => return Err(StillAlive(format!("the keeper of step {name}")).into()),
             Ok(StepState::Ended(exit)) => Ok(Carried::Ended(exit)),
-            Ok(StepState::Lost(_)) => keeper::carry(&step, &plan, lock).map_err(anyhow::Error::from),
+            Ok(StepState::Lost(_)) => keeper::carry(&step, &plan, lock, || {}).map_err(anyhow::Error::from),
             Err(e) => Err(e.into()),
         };
         match found {

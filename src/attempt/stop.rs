@@ -16,14 +16,14 @@ enum Why {
 
 /// Is asked again and again while a workspace is made.
 pub(super) struct Stop<'a> {
-    attempt: &'a Attempt<'a>,
+    attempt: &'a Attempt,
     until: Instant,
     looked: Cell<Instant>,
     why: Cell<Option<Why>>,
 }
 
 impl<'a> Stop<'a> {
-    pub fn new(attempt: &'a Attempt<'a>) -> Self {
+    pub fn new(attempt: &'a Attempt) -> Self {
         let now = Instant::now();
         let until = now + Duration::from_secs(attempt.plan.defaults.prepare_timeout);
         Stop { attempt, until, looked: Cell::new(now), why: Cell::new(None) }

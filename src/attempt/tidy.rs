@@ -10,7 +10,7 @@ use anyhow::Context as _;
 
 /// Keeps what is in the workspace, puts the task's branch right, runs the teardown, looks at the guard. Says how the
 /// workspace may go, if it cannot stay.
-pub(super) fn tidy(attempt: &Attempt<'_>, outcome: &mut Outcome) -> Tidied {
+pub(super) fn tidy(attempt: &Attempt, outcome: &mut Outcome) -> Tidied {
     let note = |what: &str, e: anyhow::Error, outcome: &mut Outcome| {
         outcome.warnings.push(format!("{what}: {e:#}"));
     };
@@ -63,7 +63,7 @@ pub(super) struct Tidied {
 }
 
 /// Failed work is never committed to the task's branch: it is kept beside it. Returns the proof that it is.
-fn keep_failed_work(attempt: &Attempt<'_>, outcome: &mut Outcome) -> anyhow::Result<Option<Salvaged>> {
+fn keep_failed_work(attempt: &Attempt, outcome: &mut Outcome) -> anyhow::Result<Option<Salvaged>> {
     let view = View::open(&attempt.dir.view())?;
     let base = view.base().clone();
     let worked = attempt.dir.step("work.1").exists();

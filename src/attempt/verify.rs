@@ -4,7 +4,7 @@
 use super::Attempt;
 use super::changes::Work;
 use super::outcome::{End, Outcome};
-use super::steps::{carry_again, describe, failed, still_alive};
+use super::steps::{describe, failed, still_alive};
 use super::stop::Stop;
 use crate::gate::{self, Gate};
 use crate::git::{Identity, Oid, Repo, Scratch, View, worktree};
@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-impl Attempt<'_> {
+impl Attempt {
     /// The verify commands: the task's, else the repository's.
     pub(super) fn verify_commands(&self) -> &[Command] {
         match self.task.spec.verify.as_slice() {
@@ -82,7 +82,7 @@ impl Attempt<'_> {
             plan.confine = self.confine_gate(root);
             let dir = self.dir.step(&step);
             let new = !dir.join("exit.json").exists();
-            let carried = carry_again(&dir, &plan, self.locked.lock().path())?;
+            let carried = self.carry_again(&dir, &plan)?;
             match &carried {
                 Carried::Ended(exit) => still_alive(&exit.census)?,
                 Carried::Lost(swept) => still_alive(&swept.cleared.census)?,

@@ -14,7 +14,7 @@ use crate::worker::{Observed, Report, Summary, Verdict, env, fill, health, judge
 use std::path::PathBuf;
 use std::time::Duration;
 
-impl Attempt<'_> {
+impl Attempt {
     /// Lets the worker work and checks what it did, until the gate passes or nothing is left to try.
     pub(super) fn work_and_verify(&self, outcome: &mut Outcome) -> anyhow::Result<Option<End>> {
         let repairs = self.task.spec.repair.unwrap_or(0);

@@ -38,6 +38,18 @@ pub fn replace_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     rename_or_clean(&tmp, path)
 }
 
+/// Most bytes that [`overwrite`] takes: what a kernel copies into a file's first page, it copies before it looks
+/// whether the writer was killed.
+pub const PAGE: usize = 4096;
+
+/// Puts `bytes` over the beginning of the file at `path`, without waiting for the disk. A kill does not cut it
+/// short; who reads at the same time may see half of it.
+pub fn overwrite(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    debug_assert!(bytes.len() <= PAGE);
+    fault::point("write")?;
+    OpenOptions::new().write(true).open(path)?.write_all(bytes)
+}
+
 /// Puts `bytes` at `path` if nothing is there, durably. Says `false`, and changes nothing, if something is.
 pub fn create_new(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     let made = create(path, bytes, true)?;

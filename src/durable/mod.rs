@@ -10,8 +10,9 @@ mod lock;
 mod space;
 
 pub use atomic::{
-    append, create_new, create_new_unsynced, ensure_dir, exchange, move_across, remove_dir_all, remove_file,
-    rename_noreplace, replace, replace_unsynced, sync_below, sync_dir, sync_file, unique_name,
+    PAGE, append, create_new, create_new_unsynced, ensure_dir, exchange, move_across, overwrite,
+    remove_dir_all, remove_file, rename_noreplace, replace, replace_unsynced, sync_below, sync_dir,
+    sync_file, unique_name,
 };
 pub use copy::{GoOn, copy_file};
 pub use lock::{Held, Lock};

@@ -100,7 +100,7 @@ fn run(
     (plan.pass_env, plan.mask_env) = (old.pass_env.clone(), old.mask_env.clone());
     (plan.deadlines, plan.grace_ms) = (old.deadlines.clone(), old.grace_ms);
     plan.unkillable_ms = 60_000;
-    match keeper::carry(&desk.join("steps").join(name), &plan, &desk.join("lock"))? {
+    match keeper::carry(&desk.join("steps").join(name), &plan, &desk.join("lock"), || {})? {
         Carried::Ended(exit) => Ok(exit.ended),
         Carried::Lost(_) => anyhow::bail!("the keeper of {name} was killed"),
     }

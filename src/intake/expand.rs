@@ -4,7 +4,7 @@
 use crate::durable;
 use crate::model::{EventKind, HeldReason, Intake, State, Task, VERSION};
 use crate::spool::{
-    EventLog, LockedTask, Place, Spool, SpoolError, events, names, ticket_of, waiting_message,
+    EventLog, Found, LockedTask, Place, Spool, SpoolError, events, names, ticket_of, waiting_message,
 };
 use anyhow::Context as _;
 use std::collections::BTreeSet;
@@ -99,7 +99,7 @@ fn expand_task(spool: &Spool, task: &Task, touched: &mut BTreeSet<PathBuf>) -> a
         && let Some(found) = locked.ticket()?
     {
         touched.extend(spool.ticket_path(found.place, &found.ticket).parent().map(Path::to_owned));
-        return Ok(());
+        return look_again(spool, task, locked, found);
     }
     let bytes = task.to_bytes();
     durable::replace_unsynced(&record, &bytes)?;
@@ -129,14 +129,23 @@ fn expand_task(spool: &Spool, task: &Task, touched: &mut BTreeSet<PathBuf>) -> a
     if let Some(folder) = spool.ticket_path(place, &ticket).parent() {
         touched.insert(folder.to_owned());
     }
-    if let Place::Held(HeldReason::Needs, _) = place {
-        // A need that ended while we registered did not see us: look once more, now that the ticket is there.
-        let found = locked.ticket()?.context("the ticket that was just made is gone")?;
-        let settled = locked.settle(found)?;
-        if settled.place.state() == State::Skipped {
-            drop(locked);
-            spool.release_dependents(task.id)?;
+    look_again(spool, task, locked, Found { place, ticket })
+}
+
+/// Looks at the needs of a new task once more, now that its ticket is there: one that ended while we registered
+/// perhaps did not see us. For one that still runs, and has perhaps looked already, a note is made: without it, its
+/// supervisor could die between its end and its second look.
+fn look_again(spool: &Spool, task: &Task, locked: LockedTask, found: Found) -> anyhow::Result<()> {
+    let Place::Held(HeldReason::Needs, _) = found.place else { return Ok(()) };
+    for need in &task.needs {
+        if spool.find_ticket(*need).is_ok_and(|t| t.is_some_and(|t| t.place == Place::Running)) {
+            durable::create_new_unsynced(&spool.releases().join(need.to_string()), b"")?;
         }
+    }
+    let settled = locked.settle(found)?;
+    if settled.place.state() == State::Skipped {
+        drop(locked);
+        spool.release_dependents(task.id)?;
     }
     Ok(())
 }

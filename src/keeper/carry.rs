@@ -35,20 +35,32 @@ pub enum CarryError {
 }
 
 /// Starts the step if it never was, waits for its keeper if one lives, reads its end if it has one, and
-/// sweeps if its keeper was killed. `plan` is used only for a step that never ran.
-pub fn carry(step_dir: &Path, plan: &StepPlan, supervisor_lock: &Path) -> Result<Carried, CarryError> {
+/// sweeps if its keeper was killed. `plan` is used only for a step that never ran. `meanwhile` is done as soon as
+/// its keeper is started, if it is: there is nothing else to do then but to wait.
+pub fn carry(
+    step_dir: &Path,
+    plan: &StepPlan,
+    supervisor_lock: &Path,
+    meanwhile: impl FnOnce(),
+) -> Result<Carried, CarryError> {
     durable::ensure_dir(step_dir)?;
     let mut now = state(step_dir)?;
+    let mut meanwhile = Some(meanwhile);
     loop {
         now = match now {
             StepState::Ended(exit) => return Ok(Carried::Ended(exit)),
             StepState::Lost(_) => return Ok(Carried::Lost(sweep_all(step_dir, plan)?)),
             StepState::Running(_) => await_end(step_dir)?,
             StepState::NotStarted => match launch(step_dir, plan, supervisor_lock) {
-                Ok(mut keeper) => match keeper.wait(step_dir)? {
-                    StepState::NotStarted => return Err(io::Error::other(complaint(step_dir)).into()),
-                    other => other,
-                },
+                Ok(mut keeper) => {
+                    if let Some(meanwhile) = meanwhile.take() {
+                        meanwhile();
+                    }
+                    match keeper.wait(step_dir)? {
+                        StepState::NotStarted => return Err(io::Error::other(complaint(step_dir)).into()),
+                        other => other,
+                    }
+                }
                 // Another supervisor's keeper: its step, not ours to start.
                 Err(LaunchError::Running | LaunchError::AlreadyStarted) => await_end(step_dir)?,
                 Err(e) => return Err(e.into()),

@@ -96,16 +96,18 @@ struct Running {
 }
 
 impl Running {
-    fn of(tickets: &[Ticket]) -> Self {
+    /// Nothing works for the attempt `over` any more; but its end is not recorded, so that it may still do something
+    /// in its repository.
+    fn of(tickets: &[Ticket], over: Option<Ticket>) -> Self {
         let mut running = Running::default();
-        tickets.iter().for_each(|t| running.add(t));
+        for ticket in tickets {
+            *running.repos.entry(ticket.repo).or_default() += 1;
+            if over != Some(*ticket) {
+                running.total += 1;
+                *running.workers.entry(ticket.worker).or_default() += 1;
+            }
+        }
         running
-    }
-
-    fn add(&mut self, ticket: &Ticket) {
-        self.total += 1;
-        *self.repos.entry(ticket.repo).or_default() += 1;
-        *self.workers.entry(ticket.worker).or_default() += 1;
     }
 
     /// The limit that keeps a ticket from running now, if one does.
@@ -157,7 +159,7 @@ pub enum Limit {
 
 /// Which limit keeps a queued ticket from running now, and how many tickets go before it.
 pub fn standing(spool: &Spool, config: &Config, ticket: &Ticket) -> anyhow::Result<(Option<Limit>, usize)> {
-    let running = Running::of(&parsed::<Ticket>(&spool.running())?);
+    let running = Running::of(&parsed::<Ticket>(&spool.running())?, None);
     let before = parsed::<Ticket>(&spool.queue())?.iter().filter(|t| *t < ticket).count();
     let limits = Limits::of(spool, config);
     let limit = running.limit(ticket, &limits).or_else(|| limits.provider(spool, ticket));
@@ -175,13 +177,17 @@ pub struct Claimed {
     pub blocked: Option<String>,
 }
 
-/// Claims the next attempt that may run, for a supervisor that has nothing left to do. What is wrong with
-/// single tickets the loop tells.
-pub fn next(spool: &Spool, config: &Config) -> anyhow::Result<Option<(LockedTask, Found)>> {
+/// Claims the next attempt that may run, for a supervisor that has nothing left to do but to record the end of the
+/// attempt `over`. What is wrong with single tickets the loop tells.
+pub fn next(
+    spool: &Spool,
+    config: &Config,
+    over: Option<Ticket>,
+) -> anyhow::Result<Option<(LockedTask, Found)>> {
     if is_empty(&spool.queue())? || reserve(spool, config).is_err() {
         return Ok(None);
     }
-    claim_alone(spool, &Limits::of(spool, config), &mut Vec::new())
+    claim_alone(spool, &Limits::of(spool, config), over, &mut Vec::new())
 }
 
 /// Claims what may run and starts a supervisor for each.
@@ -196,7 +202,7 @@ pub fn claim(spool: &Spool, config: &Config) -> anyhow::Result<Claimed> {
     }
     let limits = Limits::of(spool, config);
     loop {
-        let next = claim_alone(spool, &limits, &mut claimed.faults)?;
+        let next = claim_alone(spool, &limits, None, &mut claimed.faults)?;
         let Some((locked, found)) = next else { return Ok(claimed) };
         let id = locked.id();
         match attempt::spawn(locked, found.ticket.attempt) {
@@ -217,19 +223,21 @@ fn reserve(spool: &Spool, config: &Config) -> Result<(), String> {
 fn claim_alone(
     spool: &Spool,
     limits: &Limits,
+    over: Option<Ticket>,
     faults: &mut Vec<anyhow::Error>,
 ) -> anyhow::Result<Option<(LockedTask, Found)>> {
     let lock = spool.lock("claim");
     let _alone = lock.take().context("cannot lock for claiming")?;
-    claim_one(spool, limits, faults)
+    claim_one(spool, limits, over, faults)
 }
 
 fn claim_one(
     spool: &Spool,
     limits: &Limits,
+    over: Option<Ticket>,
     faults: &mut Vec<anyhow::Error>,
 ) -> anyhow::Result<Option<(LockedTask, Found)>> {
-    let running = Running::of(&parsed::<Ticket>(&spool.running())?);
+    let running = Running::of(&parsed::<Ticket>(&spool.running())?, over);
     if running.total >= limits.total {
         return Ok(None);
     }

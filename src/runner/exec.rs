@@ -1,17 +1,19 @@
 //! `workspool exec`: the life of a supervisor. Internal; started by a runner or by a keeper.
 //!
 //! It carries the attempt that it was started for. Then, as long as the loop that was awake at its start is, it
-//! claims the next ticket itself: a process less for each task. A loop that was stopped or that died, and a
+//! claims the next ticket itself: a process less for each task. It records the end of the one while the command of
+//! the next one runs. A loop that was stopped or that died, and a
 //! single pass, have no supervisors that go on.
 
 use super::{Awake, claim, presence};
-use crate::attempt::{self, Order};
-use crate::spool::{Spool, config};
+use crate::attempt::{self, Order, Outstanding};
+use crate::spool::{Found, LockedTask, Spool, config};
 use crate::workspace::overlay;
 use anyhow::Context as _;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 /// Attempts that one supervisor carries at most: an update of this program gets its turn.
 const MOST: u32 = 100;
@@ -36,7 +38,7 @@ fn run(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     let spool = order.spool()?;
     let master = presence::awake(&spool)?;
     if master.is_none() {
-        let done = order.carry_out(&spool).map(drop);
+        let done = order.carry_out(&spool).map(|carried| carried.iter().for_each(Outstanding::record));
         attempt::clear_litter();
         return done;
     }
@@ -49,9 +51,8 @@ fn run(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
 }
 
 fn carry_all(spool: &Spool, order: Order, master: &Option<Awake>) -> anyhow::Result<()> {
-    if !order.carry_out(spool)? {
-        return Ok(());
-    }
+    let Some(carried) = order.carry_out(spool)? else { return Ok(()) };
+    let mut last = Rc::new(carried);
     let mut handed_on = Vec::new();
     for _ in 1..MOST {
         // What it sees is not what others see.
@@ -61,14 +62,28 @@ fn carry_all(spool: &Spool, order: Order, master: &Option<Awake>) -> anyhow::Res
         if presence::awake(spool)? != *master {
             break;
         }
-        let Some((locked, found)) = claim::next(spool, &config::load(spool)?)? else { break };
+        let Some((locked, found)) = next(spool, &last)? else { break };
         spool.ring_owed();
         if attempt::wants_own(&locked, found.ticket.attempt) {
+            last.record();
             handed_on.push(attempt::spawn(locked, found.ticket.attempt)?);
             super::reap(&mut handed_on);
             continue;
         }
-        attempt::carry(&locked, found, None)?;
+        last = Rc::new(attempt::carry(locked, found, None, last)?);
     }
+    last.record();
     Ok(())
+}
+
+/// Claims what comes after an attempt: if something may run before its end is recorded, that can wait a moment.
+fn next(spool: &Spool, last: &Outstanding) -> anyhow::Result<Option<(LockedTask, Found)>> {
+    let config = config::load(spool)?;
+    if let Some(ticket) = last.ticket() {
+        match claim::next(spool, &config, Some(ticket))? {
+            None => last.record(),
+            claimed => return Ok(claimed),
+        }
+    }
+    claim::next(spool, &config, None)
 }

@@ -333,6 +333,24 @@ mod tests {
     }
 
     #[test]
+    fn a_dependent_that_comes_while_its_need_runs_leaves_a_note_that_it_waits() {
+        let bench = Bench::new();
+        let need = bench.submit(|_| {});
+        let running = bench.claim(need);
+        // Its supervisor has looked for dependents by now.
+        let dependent = bench.submit(|task| task.needs = vec![need.to_string()]);
+        assert_eq!(bench.state(dependent), State::Held);
+        assert_eq!(names(&bench.spool.releases()).unwrap().len(), 1);
+        let found = running.ticket().unwrap().unwrap();
+        running.cancel_waiting(found, None).unwrap();
+        drop(running);
+        let done = bench.pass();
+        assert!(done.faults.is_empty(), "{:?}", done.faults);
+        assert_eq!(bench.state(dependent), State::Skipped);
+        assert_eq!(names(&bench.spool.releases()).unwrap().len(), 0);
+    }
+
+    #[test]
     fn a_submission_that_was_expanded_before_does_not_wait_for_its_running_task() {
         let bench = Bench::new();
         let id = bench.submit(|_| {});

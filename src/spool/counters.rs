@@ -116,19 +116,30 @@ impl Counters {
 
 /// What has been counted in a spool.
 pub fn read(spool: &Spool) -> Counters {
-    let read =
-        std::fs::read(path(spool)).ok().and_then(|bytes| serde_json::from_slice::<Counters>(&bytes).ok());
+    // Without the lock where it cannot be had: then nobody counts either.
+    let _alone = spool.lock("metrics").take();
     // One that is broken begins anew, and says since when it counts.
-    read.unwrap_or_else(Counters::new)
+    parsed(&std::fs::read(path(spool)).unwrap_or_default()).unwrap_or_else(Counters::new)
+}
+
+fn parsed(bytes: &[u8]) -> Option<Counters> {
+    serde_json::from_slice(bytes).ok()
 }
 
 /// Counts one end. Counting is no reason to fail.
 pub(super) fn count(spool: &Spool, result: &TaskResult) {
     let counted = || -> std::io::Result<()> {
         let _alone = spool.lock("metrics").take()?;
-        let mut counters = read(spool);
+        let path = path(spool);
+        let old = std::fs::read(&path).unwrap_or_default();
+        let mut counters = parsed(&old).unwrap_or_else(Counters::new);
         counters.add(result);
-        durable::replace_unsynced(&path(spool), &serde_json::to_vec(&counters)?)
+        let bytes = serde_json::to_vec(&counters)?;
+        // A new file for each task would cost more than all else here.
+        match (1..=bytes.len()).contains(&old.len()) && bytes.len() <= durable::PAGE {
+            true => durable::overwrite(&path, &bytes),
+            false => durable::replace_unsynced(&path, &bytes),
+        }
     };
     drop(counted());
 }
@@ -170,6 +181,26 @@ mod tests {
         let used = &counters.used["claude"]["m1"];
         assert_eq!((used.tasks, used.usage.input_tokens, used.usage.cost_usd), (3, Some(30), Some(1.5)));
         assert!(!counters.used.contains_key("x"), "it never got to a worker");
+    }
+
+    #[test]
+    fn an_end_is_counted_without_a_new_file_while_the_counts_fit_in_a_page() {
+        use std::os::unix::fs::MetadataExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let spool = Spool::open(&dir.path().join("s")).unwrap();
+        let file = || {
+            let meta = path(&spool).metadata().unwrap();
+            (meta.ino(), meta.len())
+        };
+        count(&spool, &result("w", None));
+        let first = file();
+        count(&spool, &result("w", Some("m")));
+        assert_eq!(file().0, first.0);
+        while file().1 <= durable::PAGE as u64 {
+            count(&spool, &result("w", Some(&format!("model-{}", file().1))));
+        }
+        assert_ne!(file().0, first.0);
+        assert!(read(&spool).ended_as(State::Failed) > 2);
     }
 
     #[test]

@@ -22,11 +22,10 @@ impl LockedTask {
         let message = result.message.clone();
         let bytes = serde_json::to_vec_pretty(&result)?;
         let note = self.spool.releases().join(self.id().to_string());
-        // One that registers between this look and the move below is found by the note, unless the power
-        // fails just then; `check` finds that too.
-        match names(&self.dir.dependents())?.is_empty() {
-            true => durable::replace_unsynced(&note, b"")?,
-            false => durable::replace(&note, b"")?,
+        // Of one that registers between this look and the move below there is a note as well: whoever expands it
+        // sees that this task runs.
+        if !names(&self.dir.dependents())?.is_empty() {
+            durable::replace(&note, b"")?;
         }
         let attempt = (result.attempt > 0).then_some(result.attempt);
         let file = self.dir.result();

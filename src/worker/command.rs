@@ -1,7 +1,8 @@
 //! `workspool command`: the built-in worker whose objective is one command, run without a shell.
 //!
 //! Nothing in it is expanded: `$`, `*`, `|`, `>` and `;` are characters like any other. The program takes
-//! this process's place, so that it is supervised as if it had been started itself.
+//! this process's place, so that it is supervised as if it had been started itself; where nothing stands between
+//! (no `wrap`), a supervisor does start it itself.
 
 use std::ffi::OsString;
 use std::fs;
@@ -64,8 +65,11 @@ fn read(file: &Path) -> Result<String, String> {
     Ok(text)
 }
 
+/// How a worker's profile names this program and the file of the objective.
+pub(super) const ARGV: [&str; 3] = ["{workspool}", "command", "{prompt_file}"];
+
 /// The program and its arguments.
-fn words(text: &str) -> Result<Vec<String>, String> {
+pub(super) fn words(text: &str) -> Result<Vec<String>, String> {
     let text = text.trim();
     if text.starts_with('[') {
         return serde_json::from_str(text).map_err(|e| {

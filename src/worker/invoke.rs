@@ -109,6 +109,8 @@ pub fn invocation(profile: &Profile, values: &Values) -> Result<Invocation, Invo
     if script && profile.command.first().is_some_and(|p| p == "sh") {
         // A script that names its own interpreter is run by it.
         argv.push(values.prompt_file.to_string_lossy().into_owned());
+    } else if let Some(words) = own_words(profile, values) {
+        argv = words;
     } else {
         argv.extend(all(&profile.command));
     }
@@ -168,6 +170,14 @@ pub fn invocation(profile: &Profile, values: &Values) -> Result<Invocation, Invo
     let stdin =
         (profile.prompt == PromptBy::Stdin && !names_prompt(profile)).then(|| values.prompt_file.clone());
     Ok(Invocation { argv, stdin, env: vars, pass_env: profile.pass_env.clone(), enforced })
+}
+
+/// The words of an objective that is a command, where `workspool command` would do nothing but become it: it is
+/// started itself then, a process less. What is no command, that program says.
+fn own_words(profile: &Profile, values: &Values) -> Option<Vec<String>> {
+    let becomes = profile.command == super::command::ARGV && profile.wrap.is_empty();
+    let words = becomes.then(|| super::command::words(&values.prompt).ok())??;
+    (!words.is_empty()).then_some(words)
 }
 
 /// Whether an argument stands for the prompt, so that standard input has to be empty.
@@ -248,6 +258,19 @@ mod tests {
         let made = invocation(&p, &values(text)).unwrap();
         assert_eq!(made.argv, ["agent", "run", text]);
         assert_eq!(made.stdin, None);
+    }
+
+    #[test]
+    fn an_objective_that_is_a_command_is_started_itself() {
+        let p = profile(r#"{"name": "a", "command": ["{workspool}", "command", "{prompt_file}"]}"#);
+        assert_eq!(invocation(&p, &values("[\"touch\", \"x y\"]")).unwrap().argv, ["touch", "x y"]);
+        // What is none, or what runs elsewhere, is for the program that says so, or runs there.
+        let by_program = |p: &Profile, prompt| invocation(p, &values(prompt)).unwrap().argv;
+        for broken in ["touch 'x", " ", "[1]"] {
+            assert_eq!(by_program(&p, broken)[1..], ["command", "/a/prompt.md"], "{broken}");
+        }
+        let boxed = Profile { wrap: vec!["box".into()], ..p };
+        assert_eq!(by_program(&boxed, "touch x")[2..], ["command", "/a/prompt.md"]);
     }
 
     #[test]

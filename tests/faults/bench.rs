@@ -55,9 +55,17 @@ impl Bench {
 
     /// Asks for a warm tree of the repository.
     pub fn keep_warm(&self) {
+        self.configure(|text| format!("{text}[warm_trees]\n'{}' = 1\n", self.repo().display()));
+    }
+
+    /// Lets one task run at a time.
+    pub fn one_at_a_time(&self) {
+        self.configure(|text| format!("max_concurrency = 1\n{text}"));
+    }
+
+    fn configure(&self, change: impl Fn(String) -> String) {
         let file = self.spool_path().join("config.toml");
-        let text = fs::read_to_string(&file).unwrap();
-        fs::write(file, format!("{text}[warm_trees]\n'{}' = 1\n", self.repo().display())).unwrap();
+        fs::write(&file, change(fs::read_to_string(&file).unwrap())).unwrap();
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

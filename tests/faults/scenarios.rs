@@ -106,6 +106,7 @@ pub const SCENARIOS: &[Scenario] = &[
         expect: succeeded,
     },
     Scenario { name: "warm", process: "exec", thin: 3, prepare: warm, after: nothing, expect: given_on },
+    Scenario { name: "goes-on", process: "exec", thin: 4, prepare: goes_on, after: nothing, expect: all_ran },
     Scenario { name: "needs", process: "exec", thin: 3, prepare: needs, after: nothing, expect: succeeded },
     Scenario {
         name: "skipped",
@@ -337,6 +338,18 @@ fn warm(bench: &Bench) -> Ready {
     ready(&DRAIN, vec![id])
 }
 
+/// One supervisor for three tasks, which records the end of each while the next one's command runs.
+fn goes_on(bench: &Bench) -> Ready {
+    let apart = |bench: &Bench| {
+        let line = ["submit", &bench.script("true"), "--worker", "shell", "--workspace", "temporary"];
+        bench.run(&line).split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let ids = vec![apart(bench), apart(bench), given(bench, "true", &[])];
+    bench.run(&["list"]);
+    bench.one_at_a_time();
+    ready(&DRAIN, ids)
+}
+
 fn needs(bench: &Bench) -> Ready {
     let path = bench.path("batch.json");
     fs::write(&path, batch(bench)).unwrap();
@@ -546,6 +559,14 @@ fn refused_once(bench: &Bench, _: &Ready, _: bool) {
 fn both_or_none(bench: &Bench, _: &Ready, strict: bool) {
     assert!([0, 2].contains(&bench.ids().len()));
     ended_well(bench, strict);
+}
+
+fn all_ran(bench: &Bench, ready: &Ready, strict: bool) {
+    for id in &ready.ids {
+        let result = bench.result(*id);
+        let fits = result.state == State::Succeeded || (!strict && is_fault(bench, *id));
+        assert!(fits, "{id} ended as {} ({:?}): {}", result.state, result.class, result.message);
+    }
 }
 
 fn succeeded(bench: &Bench, _: &Ready, strict: bool) {

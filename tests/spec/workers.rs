@@ -264,7 +264,7 @@ fn a_command_runs_without_a_shell() {
     assert_eq!(files(list), ["$(id)", "x y"]);
     let result = world.result(missing);
     assert_eq!((result.state, result.class), (State::Failed, Some(Class::NotFound)), "{}", result.message);
-    assert!(result.message.contains("cannot run \"no-such-program-here\""), "{}", result.message);
+    assert!(result.message.contains("cannot start no-such-program-here"), "{}", result.message);
     let result = world.result(broken);
     assert_eq!((result.state, result.class), (State::Failed, Some(Class::WorkerFailed)));
     assert!(result.message.contains("is not closed"), "{}", result.message);

@@ -1,0 +1,66 @@
+//! The end of an attempt that is still to be recorded.
+//!
+//! A supervisor that goes on records it while the command of its next task runs: it would only wait then. Until it
+//! is recorded, the attempt is like one whose supervisor died there: whoever gets its lock records the end.
+
+use super::conclude::conclude;
+use super::outcome::Outcome;
+use super::spawn::GaveUp;
+use super::{Attempt, enclose};
+use crate::model::Ticket;
+use crate::spool::{Found, LockedTask};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// An attempt whose work is over, if there is one. Its end is recorded once.
+#[derive(Default)]
+pub struct Outstanding {
+    left: RefCell<Option<Left>>,
+}
+
+struct Left {
+    locked: Rc<LockedTask>,
+    found: Found,
+    attempt: Option<Attempt>,
+    outcome: Outcome,
+}
+
+impl Outstanding {
+    pub(super) fn new(
+        locked: Rc<LockedTask>,
+        found: Found,
+        attempt: Option<Attempt>,
+        outcome: Outcome,
+    ) -> Self {
+        let outstanding = Outstanding { left: RefCell::new(Some(Left { locked, found, attempt, outcome })) };
+        if enclose::is_enclosed() {
+            // Nobody else could see its workspace.
+            outstanding.record();
+        }
+        outstanding
+    }
+
+    /// The ticket of the attempt, as long as its end is not recorded.
+    pub fn ticket(&self) -> Option<Ticket> {
+        self.left.borrow().as_ref().map(|left| left.found.ticket)
+    }
+
+    /// Records the end, if that is still to be done, and tells those who wait for it. What keeps it from being
+    /// recorded is noted where whoever asks for the task finds it.
+    pub fn record(&self) {
+        // Not borrowed while it is done: steps of its own belong to it.
+        let Some(Left { locked, found, attempt, outcome }) = self.left.take() else { return };
+        GaveUp::unless(locked.dir(), conclude(&locked, found, attempt, outcome));
+        let spool = locked.spool().clone();
+        // Free before others hear of it.
+        drop(locked);
+        spool.ring_owed();
+    }
+}
+
+/// One that is dropped on the way out of a failure is recorded too.
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        self.record();
+    }
+}
