@@ -35,8 +35,12 @@ class Bench:
         return quick if self.quick else full
 
     def folder(self, name):
-        path = self.work / name
-        shutil.rmtree(path, ignore_errors=True)
+        """A new one. Nothing is removed before the end: a disk without a journal is slow to make files where many were
+        just removed, and whoever makes most of them would pay for all."""
+        path, n = self.work / name, 1
+        while path.exists():
+            n += 1
+            path = self.work / f"{name}-{n}"
         path.mkdir(parents=True)
         return path
 

@@ -56,6 +56,9 @@ pub(super) fn enter(locked: &LockedTask, n: u32) -> anyhow::Result<Lost> {
         ENCLOSED.store(true, Ordering::Relaxed);
         return Ok(Lost::default());
     }
+    // One from outside would not see the mount.
+    #[cfg(target_os = "linux")]
+    crate::keeper::dismiss();
     let (dir, spool) = (locked.dir().attempt(n), locked.spool());
     let lost = nothing_lives(&dir, spool.id(), &locked.id().to_string(), locked.lock().path())?;
     let known = overlay.exists()?;

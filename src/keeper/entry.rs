@@ -1,7 +1,7 @@
 //! The `keep` verb: from the arguments to the keeper's last act.
 
 use super::plan::StepPlan;
-use super::record::{Ended, StepExit};
+use super::record::{Cause, Ended, StepExit};
 use super::run;
 use super::{EXIT, LOCK, PLAN, VERSION};
 use crate::durable::{self, Held, Lock};
@@ -14,7 +14,7 @@ use std::os::fd::{IntoRawFd as _, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Runs `keep <step_dir> --lock-fd N --supervisor-lock PATH`; `args` begin after the verb.
@@ -75,26 +75,38 @@ fn keep(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     // SAFETY: our parent left it open for us, and only here is it owned.
     let held = unsafe { Held::from_inherited(lock_fd, dir.join(LOCK)) }.context("the step's lock")?;
     let look = catch_signals()?;
+    live(dir, &read_plan(dir)?, &look, held, &args.supervisor_lock, |_| {}).map(drop)
+}
+
+/// Reads what to run.
+pub(super) fn read_plan(dir: &Path) -> anyhow::Result<StepPlan> {
     let plan = std::fs::read(dir.join(PLAN)).context("reading the plan")?;
     let plan: StepPlan = serde_json::from_slice(&plan).context("reading the plan")?;
     if plan.version != VERSION {
         bail!("the plan has version {}, this program reads {VERSION}", plan.version);
     }
-    live(dir, &plan, look, held, &args.supervisor_lock)
+    Ok(plan)
 }
 
-/// From the start of the command to the keeper's last act. `held` is what tells others that we live.
+/// From the start of the command to the keeper's last act. `held` is what tells others that we live; when it is
+/// free, `tell` hears what is returned if somebody waits for us: whether this process could keep another command.
+/// It can if it has no child left, and none that it could not end.
 pub(super) fn live(
     dir: &Path,
     plan: &StepPlan,
-    look: Arc<AtomicBool>,
-    held: impl Sized,
+    look: &Arc<AtomicBool>,
+    held: Held,
     supervisor_lock: &Path,
-) -> anyhow::Result<()> {
-    let exit = run::run(dir, plan, look);
+    tell: impl FnOnce(bool),
+) -> anyhow::Result<bool> {
+    look.store(false, Ordering::Relaxed);
+    let exit = run::run(dir, plan, Arc::clone(look));
+    let clean =
+        exit.census.is_empty() && !matches!(exit.cause, Cause::KeeperFault { .. }) && process::has_no_child();
     publish(dir, plan, &exit)?;
     drop(held);
-    resume(plan, supervisor_lock)
+    tell(clean);
+    Ok(!resume(plan, supervisor_lock)? && clean)
 }
 
 /// Catches what would end us. Caught, not ignored: that would be inherited by the command.
@@ -129,17 +141,17 @@ fn publish(dir: &Path, plan: &StepPlan, exit: &StepExit) -> anyhow::Result<()> {
     }
 }
 
-/// Starts another supervisor if nobody waits for us.
-fn resume(plan: &StepPlan, supervisor_lock: &Path) -> anyhow::Result<()> {
-    let Some((program, args)) = plan.resume.split_first() else { return Ok(()) };
+/// Starts another supervisor if nobody waits for us; says whether it did.
+fn resume(plan: &StepPlan, supervisor_lock: &Path) -> anyhow::Result<bool> {
+    let Some((program, args)) = plan.resume.split_first() else { return Ok(false) };
     if Lock::at(supervisor_lock).is_held().context("looking for the supervisor")? {
-        return Ok(());
+        return Ok(false);
     }
     let mut command = Command::new(program);
     command.args(args).current_dir("/");
     durable::fault::point("spawn-supervisor")?;
     process::detach(command).spawn().context("starting another supervisor")?;
-    Ok(())
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The supervisor's side: starts a keeper and waits for it.
 
+#[cfg(target_os = "linux")]
+use super::forked::{Kept, Order};
 use super::plan::StepPlan;
 use super::record::{StepState, settled, state};
 use super::{ERRORS, LOCK, PLAN};
@@ -8,8 +10,6 @@ use crate::process;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsFd as _;
-#[cfg(target_os = "linux")]
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -45,9 +45,9 @@ const LONG: std::time::Duration = std::time::Duration::from_secs(1);
 pub enum Launched {
     /// As a process of its own from the start.
     Spawned(Child),
-    /// As a copy of this one, which closes a pipe when it frees the step's lock.
+    /// As a copy of this one, made for this step or an earlier one, until it is waited for.
     #[cfg(target_os = "linux")]
-    Forked(process::Fork, OwnedFd),
+    Kept(Option<Kept>),
 }
 
 /// Starts a keeper for `plan` in `step_dir`, which must exist and be unused.
@@ -56,13 +56,13 @@ pub enum Launched {
 /// always means that no keeper lives. `supervisor_lock` is the lock that tells the keeper at its end
 /// whether anybody still waits for it.
 ///
-/// On Linux the keeper is a fork of this process if it has one thread only; otherwise, and on other systems, it is
-/// this program's `keep`.
+/// On Linux the keeper is a fork of this process if it has one thread only, made for this step or left from an earlier
+/// one; otherwise, and on other systems, it is this program's `keep`.
 pub fn launch(step_dir: &Path, plan: &StepPlan, supervisor_lock: &Path) -> Result<Launched, LaunchError> {
     let ready = Ready::new(step_dir, plan, supervisor_lock)?;
     #[cfg(target_os = "linux")]
-    if let Some((forked, end)) = ready.fork(plan)? {
-        return Ok(Launched::Forked(forked, end));
+    if let Some(kept) = ready.hand(plan)? {
+        return Ok(Launched::Kept(Some(kept)));
     }
     ready.spawn(&own_program().map_err(io("find this program"))?).map(Launched::Spawned)
 }
@@ -118,28 +118,31 @@ impl Ready {
         fault::point("spawn-keeper").and_then(|()| command.spawn()).map_err(io("start the keeper"))
     }
 
-    /// Makes the keeper of a copy of this process; `None` where that cannot be.
+    /// Gives the step to a keeper that is a copy of this process; `None` where there can be none.
     #[cfg(target_os = "linux")]
-    fn fork(&self, plan: &StepPlan) -> Result<Option<(process::Fork, OwnedFd)>, LaunchError> {
-        let start = || -> io::Result<Option<(process::Fork, OwnedFd)>> {
-            let (end, open) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-            let life = || super::forked::life(&self.step_dir, plan, &self.held, &open, &self.supervisor_lock);
-            fault::point("spawn-keeper")?;
-            Ok(process::fork(life)?.map(|fork| (fork, end)))
-        };
-        start().map_err(io("start the keeper"))
+    fn hand(&self, plan: &StepPlan) -> Result<Option<Kept>, LaunchError> {
+        let order = Order { step_dir: self.step_dir.clone(), supervisor_lock: self.supervisor_lock.clone() };
+        Kept::hand(&order, plan, &self.held).map_err(io("start the keeper"))
     }
 }
 
 impl Launched {
-    /// Waits until it has ended, and says how the step stands.
+    /// Waits until the step has ended, and says how it stands.
     pub fn wait(&mut self, step_dir: &Path) -> io::Result<StepState> {
         match self {
             Launched::Spawned(child) => wait(child, step_dir),
             #[cfg(target_os = "linux")]
-            Launched::Forked(_, end) => {
-                if !process::closes_within(end, LONG)? {
-                    process::shrink();
+            Launched::Kept(kept) => {
+                let stays = match kept.take().map(|kept| kept.await_end(Some(LONG))).transpose()? {
+                    Some(Err(kept)) => {
+                        process::shrink();
+                        kept.await_end(None)?.unwrap_or(None)
+                    }
+                    Some(Ok(stays)) => stays,
+                    None => None,
+                };
+                if let Some(kept) = stays {
+                    kept.rest();
                 }
                 await_end(step_dir)
             }

@@ -28,6 +28,8 @@ mod sweep;
 pub use carry::{Carried, CarryError, carry};
 pub use entry::main;
 pub use facts::{FactCounts, Said, summary};
+#[cfg(target_os = "linux")]
+pub use forked::{Kept, dismiss};
 pub use launch::{LaunchError, Launched, await_end, complaints, hasten, launch, launch_with, wait};
 pub use plan::{Budget, Confine, Deadlines, StepPlan};
 pub use progress::{Phase, Progress};

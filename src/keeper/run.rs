@@ -51,6 +51,18 @@ struct Keeper<'a> {
     look: Arc<AtomicBool>,
     write_error: Option<String>,
     confinement: Option<Confinement>,
+    _ringers: Ringers,
+}
+
+/// The signals that ring the bell of a command, as long as it has one.
+struct Ringers(Vec<signal_hook::SigId>);
+
+impl Drop for Ringers {
+    fn drop(&mut self) {
+        for id in self.0.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+    }
 }
 
 impl<'a> Keeper<'a> {
@@ -61,9 +73,10 @@ impl<'a> Keeper<'a> {
         let redactor = Redactor::new(secrets(plan)?);
         let (bell, ring) = UnixStream::pair().map_err(Failure::new)?;
         bell.set_nonblocking(true).map_err(Failure::new)?;
+        let mut ringers = Ringers(Vec::new());
         for signal in [SIGCHLD, SIGUSR1] {
             let ring = ring.try_clone().map_err(Failure::new)?;
-            signal_hook::low_level::pipe::register(signal, ring).map_err(Failure::new)?;
+            ringers.0.push(signal_hook::low_level::pipe::register(signal, ring).map_err(Failure::new)?);
         }
         let mut write_error = None;
         let caps = Caps { stream: plan.output_cap_bytes, ..Caps::default() };
@@ -91,8 +104,19 @@ impl<'a> Keeper<'a> {
         let output = Output::new(bell, log, listener);
         let progress = Reporter::new(plan.progress.clone());
         let (started, confinement) = (Instant::now(), None);
-        let me =
-            Keeper { dir, plan, start, started, domain, output, progress, look, write_error, confinement };
+        let me = Keeper {
+            dir,
+            plan,
+            start,
+            started,
+            domain,
+            output,
+            progress,
+            look,
+            write_error,
+            confinement,
+            _ringers: ringers,
+        };
         // Without this record the command would be taken for one that never ran.
         me.write_start().map_err(|e| Failure::new(format!("cannot write the start record: {e}")))?;
         Ok(me)

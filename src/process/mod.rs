@@ -35,12 +35,12 @@ pub use cgroup::Cgroup;
 pub use domain::{Cleared, Domain, MARKER, Marker};
 pub use executable::own_executable;
 #[cfg(target_os = "linux")]
-pub use fork::{Fork, begin_anew, closes_within, fork};
+pub use fork::{Fork, begin_anew, fork, stirs_within};
 pub use identity::{Handle, Identity, Liveness};
 pub use probe::{Asking, Said, ask};
 pub use rustix::process::Signal;
 pub use sys::{become_subreaper, boot_id, die_with_parent, is_subreaper, shrink};
-pub use unix::{Ending, close_all_but, detach, lead_session, new_session, take_stdin};
+pub use unix::{Ending, close_all_but, detach, has_no_child, lead_session, new_session, take_stdin};
 
 /// What the system says about one process at one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]

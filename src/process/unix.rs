@@ -68,6 +68,11 @@ impl Reaper {
     }
 }
 
+/// Whether this process has no child at all.
+pub fn has_no_child() -> bool {
+    matches!(rustix::process::wait(WaitOptions::NOHANG), Err(Errno::CHILD))
+}
+
 fn ending(status: WaitStatus) -> Option<Ending> {
     let exited = status.exit_status().map(|code| Ending::Exited { code });
     exited.or(status.terminating_signal().map(|signal| Ending::Signaled { signal }))
