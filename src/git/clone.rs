@@ -396,7 +396,7 @@ impl Tips {
     }
 }
 
-fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     if !fs::symlink_metadata(folder).is_ok_and(|m| m.is_dir()) {
         return Ok(Vec::new());
     }

@@ -7,6 +7,7 @@
 
 use super::bytes;
 use super::config::{self, Entry};
+use super::refs;
 use super::repo::Repo;
 use super::runner::{GitError, GitErrorKind};
 use crate::durable;
@@ -78,11 +79,7 @@ impl Guard {
             info: BTreeMap::new(),
             head: None,
             index: None,
-            refs: repo
-                .shared()
-                .reads("for-each-ref")
-                .args(["--format=%(objectname) %(refname) %(symref)"])
-                .run()?,
+            refs: refs::listing(repo)?,
         };
         guard.read_files().map_err(failed)?;
         Ok(guard)

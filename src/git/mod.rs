@@ -20,7 +20,7 @@
 //! | [`View::create`] | 1 |
 //! | [`View::snapshot`] | 3; 1 more with untracked links, 1 more with a worker's own commits |
 //! | [`View::changed`], [`View::diff`], [`View::commit`], [`View::update_branch`] | 1 each |
-//! | [`Guard::take`], [`Guard::check`] | 1 |
+//! | [`Guard::take`], [`Guard::check`] | 0; 1 where the refs are not in files |
 //! | [`Salvage::take`] | at most 10 |
 //! | [`worktree::dispose`], [`worktree::hand_over`] | 1 |
 //! | [`reuse::make_ready`] | 1, if a file differs |
@@ -42,6 +42,7 @@ mod merge;
 mod oid;
 mod paths;
 pub mod pristine;
+mod refs;
 mod repo;
 pub mod reuse;
 pub mod runner;

@@ -102,7 +102,7 @@ fn a_task_in_a_worktree_keeps_to_its_budget_of_git_processes() {
     let bench = Bench::new();
     drained(&bench);
     let counts = drained(&bench);
-    assert_eq!(PROCESSES.map(|name| of(&counts, &[name])), [1, 1, 1, 2, 15], "{counts:?}");
+    assert_eq!(PROCESSES.map(|name| of(&counts, &[name])), [1, 1, 1, 2, 13], "{counts:?}");
     // As for a task that does nothing, with one more step and the view. What git waits for is its own.
     assert_eq!(of(&counts, &SYNCS), 37, "{counts:?}");
     let again = drained(&bench);
@@ -117,7 +117,7 @@ fn a_task_in_a_warm_tree_keeps_to_its_budget_of_git_processes() {
     drained(&bench);
     let counts = drained(&bench);
     // As in a tree that is made anew, but for filling it: then what tree the commit has, and the files that differ.
-    assert_eq!(PROCESSES.map(|name| of(&counts, &[name])), [1, 1, 1, 2, 16], "{counts:?}");
+    assert_eq!(PROCESSES.map(|name| of(&counts, &[name])), [1, 1, 1, 2, 14], "{counts:?}");
     assert_eq!(of(&counts, &SYNCS), 37, "{counts:?}");
 }
 

@@ -24,6 +24,41 @@ fn a_quiet_worker_leaves_no_difference() {
 }
 
 #[test]
+fn refs_are_read_from_their_files_as_git_reads_them() {
+    let f = Fixture::new();
+    let repo = f.repo();
+    let by_git = || f.git(["for-each-ref", "--format=%(objectname) %(refname) %(symref)"]);
+    let ours = || {
+        let calls = runner::calls_of_this_thread();
+        let listing = String::from_utf8(refs::listing(&repo).unwrap()).unwrap();
+        assert_eq!(runner::calls_of_this_thread(), calls, "a process");
+        listing
+    };
+    let same = |what: &str| assert_eq!(ours().trim_end(), by_git().trim_end(), "{what}");
+    same("one branch");
+    f.git(["branch", "a/b/c"]);
+    f.git(["-c", "user.name=u", "-c", "user.email=u@u", "tag", "-a", "-m", "m", "v1"]);
+    f.git(["update-ref", "refs/remotes/o/main", "HEAD"]);
+    f.git(["symbolic-ref", "refs/remotes/o/HEAD", "refs/remotes/o/main"]);
+    same("loose");
+    f.git(["pack-refs", "--all"]);
+    f.git(["commit", "-q", "--allow-empty", "-m", "next"]);
+    same("packed, and one of them moved since");
+    f.git(["branch", "-D", "a/b/c"]);
+    f.git(["symbolic-ref", "refs/heads/nowhere", "refs/heads/no-such-branch"]);
+    fs::write(f.top().join(".git/refs/heads/x.lock"), "").unwrap();
+    same("removed, leading nowhere, being written");
+    // What is no file of a ref is not waited for.
+    rustix::fs::mkfifoat(rustix::fs::CWD, f.top().join(".git/refs/heads/pipe"), 0o600.into()).unwrap();
+    assert!(!ours().contains("pipe"));
+    // Of another storage git is asked.
+    fs::create_dir(f.top().join(".git/reftable")).unwrap();
+    let calls = runner::calls_of_this_thread();
+    refs::listing(&repo).unwrap();
+    assert_eq!(runner::calls_of_this_thread(), calls + 1);
+}
+
+#[test]
 fn what_can_execute_is_told_from_what_cannot_and_put_back() {
     let f = Fixture::new();
     fs::create_dir_all(f.top().join(".git/hooks")).unwrap();

@@ -387,7 +387,7 @@ fn the_number_of_git_processes_is_the_documented_one() {
     assert_eq!(count(&mut || drop(view.snapshot(Some(&base)).unwrap())), 5);
     let snapshot = snapshot.unwrap();
     assert_eq!(count(&mut || drop(view.changed(&base, &snapshot.tree).unwrap())), 1);
-    assert_eq!(count(&mut || drop(Guard::take(&repo, &tree.branch).unwrap())), 1);
+    assert_eq!(count(&mut || drop(Guard::take(&repo, &tree.branch).unwrap())), 0);
     let mut proof = None;
     let limits = Limits::default();
     assert_eq!(count(&mut || proof = Salvage::take(&view, "t1", 1, &limits, &[], 1).ok()), 10);
