@@ -249,6 +249,13 @@ impl Attempt {
         self.finish(outcome)
     }
 
+    /// Records the end of the attempt before this one, and lets the loop hear of it: by itself it would only hear when
+    /// this one is over, too.
+    fn record_before(&self) {
+        self.before.record();
+        self.locked.spool().ring_owed();
+    }
+
     /// Waits until what was written of the attempt so far survives power loss.
     fn settle(&self) -> anyhow::Result<()> {
         let files = self.unsynced.borrow().clone();

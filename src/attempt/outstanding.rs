@@ -45,16 +45,12 @@ impl Outstanding {
         self.left.borrow().as_ref().map(|left| left.found.ticket)
     }
 
-    /// Records the end, if that is still to be done, and tells those who wait for it. What keeps it from being
-    /// recorded is noted where whoever asks for the task finds it.
+    /// Records the end, if that is still to be done. What keeps it from being recorded is noted where whoever asks for
+    /// the task finds it.
     pub fn record(&self) {
         // Not borrowed while it is done: steps of its own belong to it.
         let Some(Left { locked, found, attempt, outcome }) = self.left.take() else { return };
         GaveUp::unless(locked.dir(), conclude(&locked, found, attempt, outcome));
-        let spool = locked.spool().clone();
-        // Free before others hear of it.
-        drop(locked);
-        spool.ring_owed();
     }
 }
 

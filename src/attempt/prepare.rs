@@ -132,7 +132,7 @@ impl Attempt {
         let path = &self.plan.workspace;
         if self.plan.kind != WorkspaceKind::Temporary {
             // It may take long.
-            self.before.record();
+            self.record_before();
         }
         match self.plan.kind {
             WorkspaceKind::Worktree | WorkspaceKind::Clone | WorkspaceKind::Overlay => {

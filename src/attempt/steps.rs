@@ -176,7 +176,7 @@ impl Attempt {
     pub(super) fn carry_again(&self, dir: &Path, plan: &StepPlan) -> Result<Carried, CarryError> {
         let mut tries = 0;
         loop {
-            match keeper::carry(dir, plan, self.locked.lock().path(), || self.before.record()) {
+            match keeper::carry(dir, plan, self.locked.lock().path(), || self.record_before()) {
                 Err(CarryError::Io(_)) if tries < 2 && keeper::state(dir)? == StepState::NotStarted => {
                     tries += 1;
                 }
