@@ -196,7 +196,9 @@ fn keep_all(
     if !one(first, plan, held)? {
         return Ok(());
     }
-    while let Some((order, lock)) = Order::receive(&line)? {
+    loop {
+        durable::fault::point("await-step")?;
+        let Some((order, lock)) = Order::receive(&line)? else { break };
         move_to(&order.step_dir);
         durable::fault::forked(&["keep", &order.step_dir.to_string_lossy()]);
         // SAFETY: it was sent to us, and is owned here alone.

@@ -21,7 +21,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often the file that asks for cancellation is looked for.
@@ -94,10 +94,7 @@ impl<'a> Keeper<'a> {
             boot: boot_id().map_err(Failure::new)?,
             marker: plan.marker.clone(),
             workspace: plan.cwd.clone(),
-            cgroup: plan
-                .use_cgroup
-                .then(|| Cgroup::place(&format!("{}-{}", keeper.pid, keeper.start)))
-                .flatten(),
+            cgroup: plan.use_cgroup.then(|| Cgroup::place(&group_name(&keeper))).flatten(),
             unkillable: Vec::new(),
             keeper,
         };
@@ -353,6 +350,12 @@ impl<'a> Keeper<'a> {
     fn note(&mut self, what: String) {
         self.write_error.get_or_insert(what);
     }
+}
+
+/// A name that no other step's group has, also where the group of an earlier step of this keeper could not be removed.
+fn group_name(keeper: &Identity) -> String {
+    static STEP: AtomicU32 = AtomicU32::new(0);
+    format!("{}-{}-{}", keeper.pid, keeper.start, STEP.fetch_add(1, Ordering::Relaxed))
 }
 
 /// The values that must not be printed: of variables that are listed or sound secret, and of files.

@@ -80,6 +80,27 @@ fn a_supervisor_that_dies_while_the_gate_runs_costs_nothing_either() {
     assert_eq!(world.starts(id), 1);
 }
 
+/// Linux: elsewhere each step has a keeper of its own.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_keeper_stays_for_the_next_step_and_goes_with_its_supervisor() {
+    let world = World::new();
+    let id = world.script("true").verify("true").verify(&waiting(&world, 0)).with("retries", "0").ok();
+    begun(&world, id);
+    let keeper = |step: &str| {
+        let path = world.dir(id).attempt(1).step(step).join("start.json");
+        let start: StepStart = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+        start.keeper.pid
+    };
+    let pids = ["work.1", "gate.1.1", "gate.1.2"].map(keeper);
+    assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
+    // One that has a step ends it first, starts another supervisor, and goes.
+    kill(&world, " exec ");
+    fs::write(world.root().join("go"), "").unwrap();
+    assert_eq!(world.await_end(id).state, State::Succeeded);
+    world.await_until("nothing is left", || world.processes().is_empty());
+}
+
 #[test]
 fn a_dead_keeper_ends_its_command_and_the_attempt_is_interrupted() {
     let world = World::new();
