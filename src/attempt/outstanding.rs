@@ -7,7 +7,7 @@ use super::conclude::conclude;
 use super::outcome::Outcome;
 use super::spawn::GaveUp;
 use super::{Attempt, enclose};
-use crate::model::Ticket;
+use crate::model::{State, Ticket};
 use crate::spool::{Found, LockedTask};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -32,9 +32,9 @@ impl Outstanding {
         attempt: Option<Attempt>,
         outcome: Outcome,
     ) -> Self {
+        let can_wait = may_wait(&locked, &outcome);
         let outstanding = Outstanding { left: RefCell::new(Some(Left { locked, found, attempt, outcome })) };
-        if enclose::is_enclosed() {
-            // Nobody else could see its workspace.
+        if !can_wait {
             outstanding.record();
         }
         outstanding
@@ -52,6 +52,13 @@ impl Outstanding {
         let Some(Left { locked, found, attempt, outcome }) = self.left.take() else { return };
         GaveUp::unless(locked.dir(), conclude(&locked, found, attempt, outcome));
     }
+}
+
+/// Whether the end says nothing about what should run next: a failure may tell of a limit of its provider, and a task
+/// that waits for this one may go before others. An overlay nobody else could look into.
+fn may_wait(locked: &LockedTask, outcome: &Outcome) -> bool {
+    let is_alone = || crate::spool::names(&locked.dir().dependents()).is_ok_and(|names| names.is_empty());
+    outcome.state == State::Succeeded && !enclose::is_enclosed() && is_alone()
 }
 
 /// One that is dropped on the way out of a failure is recorded too.

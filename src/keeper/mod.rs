@@ -1,6 +1,6 @@
 //! The keeper: runs one foreign command to its recorded end.
 //!
-//! A small process of its own for each step (setup, worker, gate, teardown). It owns the command's
+//! A small process of its own for each step (setup, worker, gate, teardown); on Linux it may stay for the next one. It owns the command's
 //! pipes, parses and logs what comes out of them, enforces deadlines, budgets and cancel, ends the
 //! command's whole kill domain, and records how it ended. It outlives a dead supervisor.
 //!

@@ -75,6 +75,15 @@ fn a_limit_holds_every_task_of_that_worker_and_costs_no_retry() {
 }
 
 #[test]
+fn a_limit_that_one_task_meets_keeps_the_next_one_from_starting() {
+    let world = World::configured("max_concurrency = 1");
+    let quota = || world.submit("quota 3600").worker("mock").with("retries", "0").ok();
+    let (first, second) = (quota(), quota());
+    world.drain();
+    assert_eq!((world.starts(first), world.starts(second)), (1, 0));
+}
+
+#[test]
 fn a_task_falls_back_to_another_worker() {
     let world = World::new();
     let spec = serde_json::json!({

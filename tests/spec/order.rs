@@ -47,6 +47,16 @@ fn higher_priority_goes_first_and_equals_go_in_order() {
 }
 
 #[test]
+fn what_waits_for_a_task_takes_its_turn_as_soon_as_that_ends() {
+    let world = one_at_a_time();
+    let need = world.script(&saying(&world, "need")).with("priority", "90").ok();
+    world.script(&saying(&world, "dependent")).with("priority", "90").needs(need).ok();
+    world.script(&saying(&world, "other")).ok();
+    world.drain();
+    assert_eq!(order(&world), "need dependent other");
+}
+
+#[test]
 fn a_batch_goes_in_its_order() {
     let world = one_at_a_time();
     let tasks: Vec<Value> =
