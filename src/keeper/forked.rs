@@ -67,21 +67,22 @@ impl Kept {
         Ok(fork.map(|fork| Kept { _fork: fork, line }))
     }
 
-    /// Waits until the step's lock is free, at most for `most`. `None`: it is not. Otherwise the keeper, if it stays.
-    pub(super) fn await_end(self, most: Option<Duration>) -> io::Result<Result<Option<Kept>, Kept>> {
-        if !process::stirs_within(&self.line, most)? {
-            return Ok(Err(self));
-        }
+    /// Waits until the step's lock is free, at most for `most`; says whether it is.
+    pub(super) fn is_done_within(&self, most: Duration) -> io::Result<bool> {
+        process::stirs_within(&self.line, most)
+    }
+
+    /// The keeper, if it stays when its step is done. Waits for that.
+    pub(super) fn stays(self) -> Option<Kept> {
         let mut said = [0];
-        let stays = loop {
+        loop {
             match rustix::net::recv(&self.line, &mut said, RecvFlags::empty()) {
-                Ok((_, n)) => break n == 1 && said[0] == STAYS,
+                Ok((_, n)) => return (n == 1 && said[0] == STAYS).then_some(self),
                 Err(Errno::INTR) => {}
                 // It died.
-                Err(_) => break false,
+                Err(_) => return None,
             }
-        };
-        Ok(Ok(stays.then_some(self)))
+        }
     }
 
     /// Lets it wait for a step. One is enough.

@@ -133,16 +133,13 @@ impl Launched {
             Launched::Spawned(child) => wait(child, step_dir),
             #[cfg(target_os = "linux")]
             Launched::Kept(kept) => {
-                let stays = match kept.take().map(|kept| kept.await_end(Some(LONG))).transpose()? {
-                    Some(Err(kept)) => {
+                if let Some(kept) = kept.take() {
+                    if !kept.is_done_within(LONG)? {
                         process::shrink();
-                        kept.await_end(None)?.unwrap_or(None)
                     }
-                    Some(Ok(stays)) => stays,
-                    None => None,
-                };
-                if let Some(kept) = stays {
-                    kept.rest();
+                    if let Some(kept) = kept.stays() {
+                        kept.rest();
+                    }
                 }
                 await_end(step_dir)
             }

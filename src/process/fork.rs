@@ -72,13 +72,11 @@ pub fn begin_anew(name: &CStr) -> io::Result<()> {
 }
 
 /// Waits until there is something to read, or the other end is closed, at most so long; says whether it is.
-pub fn stirs_within(line: &OwnedFd, most: Option<Duration>) -> io::Result<bool> {
-    let until = most.map(|most| Instant::now() + most);
+pub fn stirs_within(line: &OwnedFd, most: Duration) -> io::Result<bool> {
+    let until = Instant::now() + most;
     loop {
-        let left = until.map(|until| {
-            Timespec::try_from(until.saturating_duration_since(Instant::now())).unwrap_or_default()
-        });
-        match poll(&mut [PollFd::new(line, PollFlags::IN)], left.as_ref()) {
+        let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).unwrap_or_default();
+        match poll(&mut [PollFd::new(line, PollFlags::IN)], Some(&left)) {
             Ok(ready) => return Ok(ready > 0),
             Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
