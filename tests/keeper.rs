@@ -40,7 +40,7 @@ fn a_missing_program_and_a_missing_folder_are_told_apart() {
     let bench = Bench::new();
     let mut plan = bench.plan("");
     plan.argv = vec!["no-such-program-anywhere".into()];
-    let Ended::NotStarted { error, not_found } = bench.run_plan(&plan).ended else { panic!("it ran") };
+    let Ended::NotStarted { error, not_found, .. } = bench.run_plan(&plan).ended else { panic!("it ran") };
     assert!(not_found && error.contains("no-such-program-anywhere"), "{error}");
 
     let bench = Bench::new();
@@ -48,13 +48,13 @@ fn a_missing_program_and_a_missing_folder_are_told_apart() {
     let mut plan = bench.plan("");
     plan.argv = vec!["program".into()];
     plan.env.insert("PATH".into(), bench.path("").to_str().unwrap().into());
-    let Ended::NotStarted { error, not_found } = bench.run_plan(&plan).ended else { panic!("it ran") };
+    let Ended::NotStarted { error, not_found, .. } = bench.run_plan(&plan).ended else { panic!("it ran") };
     assert!(!not_found && error.contains("ermission"), "{error}");
 
     let bench = Bench::new();
     let mut plan = bench.plan("exit 0");
     plan.cwd = bench.path("nowhere");
-    let Ended::NotStarted { error, not_found } = bench.run_plan(&plan).ended else { panic!("it ran") };
+    let Ended::NotStarted { error, not_found, .. } = bench.run_plan(&plan).ended else { panic!("it ran") };
     assert!(!not_found && error.contains("nowhere"), "{error}");
 
     let bench = Bench::new();

@@ -213,6 +213,8 @@ def all_peers(b):
                 try:
                     rates.setdefault(kind.name, []).append(drain(b, kind, slots))
                 except (RuntimeError, OSError) as error:
+                    if kind is Ours:
+                        raise
                     print(f"peers     {kind.name}: {error}", flush=True)
         beside = {name: median(got) for name, got in rates.items()}
         ours = beside.pop(Ours.name)

@@ -86,6 +86,7 @@ pub fn supervise(
         && result.ticket.contains(&found.ticket.to_string())
     {
         conclude::finish_move(&locked, found, result)?;
+        GaveUp::unless(locked.dir(), Ok(()));
         return Ok(Outstanding::default());
     }
     let lost = match enclose::enter(&locked, n) {

@@ -32,7 +32,7 @@ impl Outstanding {
         attempt: Option<Attempt>,
         outcome: Outcome,
     ) -> Self {
-        let can_wait = may_wait(&locked, &outcome);
+        let can_wait = may_wait(&locked, attempt.as_ref(), &outcome);
         let outstanding = Outstanding { left: RefCell::new(Some(Left { locked, found, attempt, outcome })) };
         if !can_wait {
             outstanding.record();
@@ -55,10 +55,14 @@ impl Outstanding {
 }
 
 /// Whether the end says nothing about what should run next: a failure may tell of a limit of its provider, and a task
-/// that waits for this one may go before others. An overlay nobody else could look into.
-fn may_wait(locked: &LockedTask, outcome: &Outcome) -> bool {
+/// that waits for this one may go before others. An overlay nobody else could look into, and teardown commands are
+/// commands of this attempt.
+fn may_wait(locked: &LockedTask, attempt: Option<&Attempt>, outcome: &Outcome) -> bool {
     let is_alone = || crate::spool::names(&locked.dir().dependents()).is_ok_and(|names| names.is_empty());
-    outcome.state == State::Succeeded && !enclose::is_enclosed() && is_alone()
+    outcome.state == State::Succeeded
+        && !enclose::is_enclosed()
+        && attempt.is_none_or(|attempt| attempt.plan.repo_config.teardown.is_empty())
+        && is_alone()
 }
 
 /// One that is dropped on the way out of a failure is recorded too.

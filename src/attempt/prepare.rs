@@ -83,6 +83,10 @@ impl Attempt {
                 if self.cancelled() {
                     return Ok(Some(self.cancelled_end(Phase::Preparing)));
                 }
+                if self.plan.kind != WorkspaceKind::Temporary {
+                    // It may take long.
+                    self.record_before();
+                }
                 self.enter(Phase::Preparing)?;
                 let stop = Stop::new(self);
                 match self.make_workspace(&stop) {
@@ -130,10 +134,6 @@ impl Attempt {
         let began = Instant::now();
         let mut prepared = Prepared::default();
         let path = &self.plan.workspace;
-        if self.plan.kind != WorkspaceKind::Temporary {
-            // It may take long.
-            self.record_before();
-        }
         match self.plan.kind {
             WorkspaceKind::Worktree | WorkspaceKind::Clone | WorkspaceKind::Overlay => {
                 self.make_tree(&mut prepared, stop)?;

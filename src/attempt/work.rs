@@ -217,8 +217,12 @@ impl Attempt {
             | Cause::Budget { .. }
             | Cause::KeeperFault { .. } => {}
         }
-        if let Ended::NotStarted { error, not_found } = &exit.ended {
-            let class = if *not_found { Class::NotFound } else { Class::WorkerFailed };
+        if let Ended::NotStarted { error, not_found, not_allowed } = &exit.ended {
+            let class = match (not_found, not_allowed) {
+                (true, _) => Class::NotFound,
+                (_, true) => Class::Permission,
+                _ => Class::WorkerFailed,
+            };
             let message = format!("the worker could not be started: {error}");
             return Some((End::failed(class, at, message), ErrorClass::NotFound));
         }

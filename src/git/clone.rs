@@ -29,7 +29,7 @@ use std::time::Duration;
 /// How often a store that is repacked while it is copied is read again.
 const AGAIN: u32 = 5;
 /// More refs and lines of reflogs than this are not read.
-const MOST_TIPS: usize = 100_000;
+pub(super) const MOST_TIPS: usize = 100_000;
 /// Largest file of refs or reflogs that is read.
 const MOST_BYTES: u64 = 64 << 20;
 /// Taking over what a worker committed.
@@ -396,7 +396,7 @@ impl Tips {
     }
 }
 
-pub(super) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     if !fs::symlink_metadata(folder).is_ok_and(|m| m.is_dir()) {
         return Ok(Vec::new());
     }

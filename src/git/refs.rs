@@ -1,15 +1,16 @@
 //! The refs of a repository, read without a process where they are files.
 //!
-//! Files can stand wherever a worker can write, so only regular ones are read, and no more than a sane repository has.
-//! What is not plain is left to git: another storage (`reftable`), or more than is read here.
+//! Anything can stand wherever a worker can write, so only regular files are read, and no more than a sane repository
+//! has. What is not plain is left to git: another storage (`reftable`), links, or more than is read here.
 
-use super::clone::{files, read};
+use super::clone::{MOST_TIPS, read};
 use super::repo::Repo;
 use super::runner::GitError;
 use super::{Oid, bytes};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use walkdir::WalkDir;
 
 /// How many refs may lead to each other (SYMREF_MAXDEPTH of git).
 const DEPTH: usize = 5;
@@ -26,12 +27,22 @@ pub(super) fn listing(repo: &Repo) -> Result<Vec<u8>, GitError> {
 
 /// What the files say; `None` if the refs are not in files.
 fn plain(common: &Path) -> io::Result<Option<Vec<u8>>> {
-    if common.join("reftable").exists() || !common.join("refs").is_dir() {
+    let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
+    let [refs, packed] = ["refs", "packed-refs"].map(|name| common.join(name));
+    if common.join("reftable").exists() || !refs.is_dir() || is_link(&refs) || is_link(&packed) {
         return Ok(None);
     }
     // Loose ones first: one that is packed meanwhile is then found in the other place.
     let mut loose = BTreeMap::new();
-    for path in files(&common.join("refs"))? {
+    for entry in WalkDir::new(&refs).min_depth(1) {
+        let entry = entry.map_err(io::Error::from)?;
+        if entry.file_type().is_symlink() || loose.len() > MOST_TIPS {
+            return Ok(None);
+        }
+        if !entry.file_type().is_file() {
+            continue;
+        }
+        let path = entry.into_path();
         let name = bytes::of_path(path.strip_prefix(common).unwrap_or(&path)).to_vec();
         let content = if name.ends_with(b".lock") { Vec::new() } else { read(&path)? };
         // An empty one was packed or removed just now.
@@ -40,7 +51,7 @@ fn plain(common: &Path) -> io::Result<Option<Vec<u8>>> {
         }
     }
     let mut refs: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-    for line in read(&common.join("packed-refs"))?.split(|b| *b == b'\n') {
+    for line in read(&packed)?.split(|b| *b == b'\n') {
         // Not the header, and not what a tag leads to.
         if let Some(at) = line.iter().position(|b| *b == b' ').filter(|_| !line.starts_with(b"#")) {
             refs.insert(line[at + 1..].to_vec(), line[..at].to_vec());

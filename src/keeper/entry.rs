@@ -89,8 +89,8 @@ pub(super) fn read_plan(dir: &Path) -> anyhow::Result<StepPlan> {
 }
 
 /// From the start of the command to the keeper's last act. `held` is what tells others that we live; when it is
-/// free, `tell` hears what is returned if somebody waits for us: whether this process could keep another command.
-/// It can if it has no child left, and none that it could not end.
+/// free, `tell` hears what is returned: whether this process could keep another command. It can if somebody waited for
+/// it, if it has no child left, and if there is nothing that it could not end.
 pub(super) fn live(
     dir: &Path,
     plan: &StepPlan,
@@ -105,8 +105,9 @@ pub(super) fn live(
         exit.census.is_empty() && !matches!(exit.cause, Cause::KeeperFault { .. }) && process::has_no_child();
     publish(dir, plan, &exit)?;
     drop(held);
-    tell(clean);
-    Ok(!resume(plan, supervisor_lock)? && clean)
+    let stays = !resume(plan, supervisor_lock)? && clean;
+    tell(stays);
+    Ok(stays)
 }
 
 /// Catches what would end us. Caught, not ignored: that would be inherited by the command.

@@ -60,6 +60,9 @@ pub enum Ended {
         error: String,
         /// Whether the program was not found.
         not_found: bool,
+        /// Whether the program may not be run.
+        #[serde(default)]
+        not_allowed: bool,
     },
     /// It could not be ended: the census names it.
     StillRunning,

@@ -396,7 +396,11 @@ fn never_started(plan: &StepPlan, failure: Failure) -> StepExit {
     let now: DateTime<Utc> = Utc::now();
     StepExit {
         version: VERSION,
-        ended: Ended::NotStarted { error: failure.error, not_found: failure.not_found },
+        ended: Ended::NotStarted {
+            error: failure.error,
+            not_found: failure.not_found,
+            not_allowed: failure.not_allowed,
+        },
         cause: Cause::Exit,
         started_at: now,
         ended_at: now,

@@ -20,11 +20,12 @@ use std::process::{Command, Stdio};
 pub(super) struct Failure {
     pub(super) error: String,
     pub(super) not_found: bool,
+    pub(super) not_allowed: bool,
 }
 
 impl Failure {
     pub(super) fn new(error: impl std::fmt::Display) -> Self {
-        Failure { error: error.to_string(), not_found: false }
+        Failure { error: error.to_string(), not_found: false, not_allowed: false }
     }
 }
 
@@ -70,6 +71,7 @@ pub(super) fn start(
     let spawned = fault::point("spawn-worker").and_then(|()| command.spawn());
     let mut child = spawned.map_err(|e| Failure {
         not_found: is_missing(&e, &command),
+        not_allowed: e.kind() == io::ErrorKind::PermissionDenied && !is_missing(&e, &command),
         error: format!("cannot start {}: {}", plan.argv[0], explain(&e, Path::new(&plan.argv[0]))),
     })?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());

@@ -64,6 +64,8 @@ pub struct Domain {
     met: bool,
     /// When this domain was made.
     born: Instant,
+    /// The number that a process was given last before.
+    first: Option<u32>,
 }
 
 impl Domain {
@@ -75,6 +77,7 @@ impl Domain {
         let mut domain = Domain::recorded(marker);
         domain.subreaper = super::become_subreaper().is_ok();
         domain.reaper = Some(Reaper::default());
+        domain.first = sys::last_number();
         domain
     }
 
@@ -89,6 +92,7 @@ impl Domain {
             subreaper: false,
             met: false,
             born: Instant::now(),
+            first: None,
         }
     }
 
@@ -273,7 +277,7 @@ impl Domain {
     /// Whether a subreaper without a child can leave out the walk over all processes.
     ///
     /// The kernel's word covers descendants. A bearer of the marker that is none (a service was asked to start
-    /// it) is younger than this process, and in a short life the numbers since ours are few: those are
+    /// it) is younger than this domain, and in a short life the numbers since then are few: those are
     /// looked at one by one.
     fn is_plainly_empty(&self) -> bool {
         let entry = self.marker.entry();
@@ -282,7 +286,9 @@ impl Domain {
             && self.session.is_none()
             && self.known.is_empty()
             && self.born.elapsed() < SHORT
-            && sys::numbers_since(std::process::id())
+            && self
+                .first
+                .and_then(sys::numbers_since)
                 .is_some_and(|mut young| !young.any(|pid| sys::has_env(pid, &entry)))
     }
 

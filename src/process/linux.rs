@@ -135,12 +135,16 @@ pub(super) fn has_env(pid: u32, entry: &[u8]) -> bool {
     false
 }
 
+/// Returns the number that was given last to a process or thread.
+pub(super) fn last_number() -> Option<u32> {
+    let load = fs::read_to_string("/proc/loadavg").ok()?;
+    load.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
 /// Returns the numbers that were given to processes and threads after `first`, if they are few and did not
 /// begin anew in between.
 pub(super) fn numbers_since(first: u32) -> Option<impl Iterator<Item = u32>> {
-    // The last field is the number that was given last.
-    let load = fs::read_to_string("/proc/loadavg").ok()?;
-    let last: u32 = load.split_ascii_whitespace().next_back()?.parse().ok()?;
+    let last = last_number()?;
     let many = last.checked_sub(first)? > MOST_YOUNG;
     (!many).then_some(first + 1..=last)
 }

@@ -141,6 +141,11 @@ fn arguments(pid: u32) -> Option<Vec<u8>> {
 }
 
 /// Numbers are given at random here.
+pub(super) fn last_number() -> Option<u32> {
+    None
+}
+
+/// Numbers are given at random here.
 pub(super) fn numbers_since(_first: u32) -> Option<std::iter::Empty<u32>> {
     None
 }

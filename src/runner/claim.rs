@@ -243,9 +243,9 @@ fn claim_one(
     }
     let head = Head::of(spool)?;
     let is_whole = head.is_whole();
-    let claimed = claim_of(head, spool, &running, limits, faults);
+    let claimed = claim_of(head, spool, &running, limits, over, faults);
     match claimed {
-        None if !is_whole => Ok(claim_of(Head::list(spool)?, spool, &running, limits, faults)),
+        None if !is_whole => Ok(claim_of(Head::list(spool)?, spool, &running, limits, over, faults)),
         claimed => Ok(claimed),
     }
 }
@@ -256,13 +256,20 @@ fn claim_of(
     spool: &Spool,
     running: &Running,
     limits: &Limits,
+    over: Option<Ticket>,
     faults: &mut Vec<anyhow::Error>,
 ) -> Option<(LockedTask, Found)> {
     // How many from the first on are dealt with, so that nobody needs to look at them again.
     let (mut done, mut all_done) = (0, true);
     let mut claimed = None;
     for ticket in head.tickets() {
-        if running.limit(ticket, limits).is_some() || limits.provider(spool, ticket).is_some() {
+        let limit = running.limit(ticket, limits);
+        let of_repo = matches!(limit, Some(Limit::Directory | Limit::Repository(_)));
+        if of_repo && over.is_some_and(|over| over.repo == ticket.repo) {
+            // Its turn comes when that end is recorded: nobody goes before it for that.
+            break;
+        }
+        if limit.is_some() || limits.provider(spool, ticket).is_some() {
             all_done = false;
             continue;
         }

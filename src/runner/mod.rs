@@ -131,11 +131,14 @@ fn only_limited(spool: &Spool, config: &Config) -> anyhow::Result<bool> {
     Ok(queued.is_empty() || claim::all_limited(spool, config, &queued))
 }
 
-/// Whether dependents of an ended task can still be released. Where its records are broken they never are:
-/// `check` tells of it.
+/// Whether the note of a task with dependents stands for something to do now. While the task has not ended, it does not;
+/// where its records are broken they never are released: `check` tells of it.
 fn is_releasable(spool: &Spool, note: &std::ffi::OsStr) -> bool {
     let id = note.to_str().and_then(|n| n.parse().ok());
-    id.is_some_and(|id| !matches!(spool.state_of(id), Err(SpoolError::Broken(..))))
+    id.is_some_and(|id| match spool.state_of(id) {
+        Ok(state) => state.is_terminal(),
+        Err(e) => !matches!(e, SpoolError::Broken(..)),
+    })
 }
 
 /// Calls `act` at SIGTERM, SIGINT and SIGHUP instead of dying of them.

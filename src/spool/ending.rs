@@ -22,10 +22,13 @@ impl LockedTask {
         let message = result.message.clone();
         let bytes = serde_json::to_vec_pretty(&result)?;
         let note = self.spool.releases().join(self.id().to_string());
-        // Of one that registers between this look and the move below there is a note as well: whoever expands it
-        // sees that this task runs.
-        if !names(&self.dir.dependents())?.is_empty() {
-            durable::replace(&note, b"")?;
+        // Of one that registers between this look and the move below there must be a note as well. Whoever expands
+        // it leaves one if it sees that this task runs; else it is left here, unless the power fails just then:
+        // `check` finds that too.
+        match (names(&self.dir.dependents())?.is_empty(), from.place) {
+            (false, _) => durable::replace(&note, b"")?,
+            (true, Place::Running) => {}
+            (true, _) => durable::replace_unsynced(&note, b"")?,
         }
         let attempt = (result.attempt > 0).then_some(result.attempt);
         let file = self.dir.result();

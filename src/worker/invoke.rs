@@ -109,8 +109,6 @@ pub fn invocation(profile: &Profile, values: &Values) -> Result<Invocation, Invo
     if script && profile.command.first().is_some_and(|p| p == "sh") {
         // A script that names its own interpreter is run by it.
         argv.push(values.prompt_file.to_string_lossy().into_owned());
-    } else if let Some(words) = own_words(profile, values) {
-        argv = words;
     } else {
         argv.extend(all(&profile.command));
     }
@@ -156,6 +154,9 @@ pub fn invocation(profile: &Profile, values: &Values) -> Result<Invocation, Invo
         argv.extend(all(&profile.session));
     }
     argv.extend(all(&profile.tail));
+    if let Some(words) = own_words(profile, values, &argv) {
+        argv = words;
+    }
     if let Some(long) = argv.iter().map(String::len).find(|n| *n > LONGEST_ARGUMENT) {
         return Err(InvokeError::TooLong(long));
     }
@@ -174,8 +175,9 @@ pub fn invocation(profile: &Profile, values: &Values) -> Result<Invocation, Invo
 
 /// The words of an objective that is a command, where `workspool command` would do nothing but become it: it is
 /// started itself then, a process less. What is no command, that program says.
-fn own_words(profile: &Profile, values: &Values) -> Option<Vec<String>> {
-    let becomes = profile.command == super::command::ARGV && profile.wrap.is_empty();
+fn own_words(profile: &Profile, values: &Values, argv: &[String]) -> Option<Vec<String>> {
+    // With nothing before it or after it.
+    let becomes = profile.command == super::command::ARGV && argv.len() == super::command::ARGV.len();
     let words = becomes.then(|| super::command::words(&values.prompt).ok())??;
     (!words.is_empty()).then_some(words)
 }

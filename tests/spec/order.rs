@@ -57,6 +57,18 @@ fn what_waits_for_a_task_takes_its_turn_as_soon_as_that_ends() {
 }
 
 #[test]
+fn nobody_goes_before_a_task_that_only_waits_for_an_end_to_be_recorded() {
+    let world = World::configured("max_concurrency = 1\nrepo_concurrency = 1");
+    let repo = world.repo("r");
+    for name in ["a", "b"] {
+        world.script(&saying(&world, name)).repo(&repo).ok();
+    }
+    world.script(&saying(&world, "c")).ok();
+    world.drain();
+    assert_eq!(order(&world), "a b c");
+}
+
+#[test]
 fn a_batch_goes_in_its_order() {
     let world = one_at_a_time();
     let tasks: Vec<Value> =

@@ -255,6 +255,7 @@ fn a_command_runs_without_a_shell() {
     let words = submit("cp README.md 'a b; $HOME *.txt'");
     let list = submit("[\"touch\", \"x y\", \"$(id)\"]");
     let (missing, broken) = (submit("no-such-program-here x"), submit("touch 'x"));
+    let denied = submit("./README.md");
     world.drain();
     let files = |id| {
         let result = world.succeeded(id);
@@ -265,6 +266,7 @@ fn a_command_runs_without_a_shell() {
     let result = world.result(missing);
     assert_eq!((result.state, result.class), (State::Failed, Some(Class::NotFound)), "{}", result.message);
     assert!(result.message.contains("cannot start no-such-program-here"), "{}", result.message);
+    assert_eq!(world.result(denied).class, Some(Class::Permission));
     let result = world.result(broken);
     assert_eq!((result.state, result.class), (State::Failed, Some(Class::WorkerFailed)));
     assert!(result.message.contains("is not closed"), "{}", result.message);

@@ -49,13 +49,22 @@ fn refs_are_read_from_their_files_as_git_reads_them() {
     fs::write(f.top().join(".git/refs/heads/x.lock"), "").unwrap();
     same("removed, leading nowhere, being written");
     // What is no file of a ref is not waited for.
-    rustix::fs::mkfifoat(rustix::fs::CWD, f.top().join(".git/refs/heads/pipe"), 0o600.into()).unwrap();
+    let pipe = f.top().join(".git/refs/heads/pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     assert!(!ours().contains("pipe"));
-    // Of another storage git is asked.
+    fs::remove_file(pipe).unwrap();
+    // Of links, and of another storage, git is asked.
+    let asked = || {
+        let calls = runner::calls_of_this_thread();
+        let listing = String::from_utf8(refs::listing(&repo).unwrap()).unwrap();
+        assert_eq!(runner::calls_of_this_thread(), calls + 1);
+        listing
+    };
+    std::os::unix::fs::symlink("main", f.top().join(".git/refs/heads/link")).unwrap();
+    assert!(asked().contains("refs/heads/link"));
+    fs::remove_file(f.top().join(".git/refs/heads/link")).unwrap();
     fs::create_dir(f.top().join(".git/reftable")).unwrap();
-    let calls = runner::calls_of_this_thread();
-    refs::listing(&repo).unwrap();
-    assert_eq!(runner::calls_of_this_thread(), calls + 1);
+    asked();
 }
 
 #[test]
