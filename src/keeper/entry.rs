@@ -75,7 +75,7 @@ fn keep(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     // SAFETY: our parent left it open for us, and only here is it owned.
     let held = unsafe { Held::from_inherited(lock_fd, dir.join(LOCK)) }.context("the step's lock")?;
     let look = catch_signals()?;
-    live(dir, &read_plan(dir)?, &look, held, &args.supervisor_lock, |_| {}).map(drop)
+    live(dir, &read_plan(dir)?, &look, held, &args.supervisor_lock).map(drop)
 }
 
 /// Reads what to run.
@@ -88,16 +88,15 @@ pub(super) fn read_plan(dir: &Path) -> anyhow::Result<StepPlan> {
     Ok(plan)
 }
 
-/// From the start of the command to the keeper's last act. `held` is what tells others that we live; when it is
-/// free, `tell` hears what is returned: whether this process could keep another command. It can if somebody waited for
-/// it, if it has no child left, and if there is nothing that it could not end.
+/// From the start of the command to the keeper's last act. `held` is what tells others that we live. Says whether this
+/// process could keep another command: if somebody waited for it, if it has no child left, and if there is nothing that
+/// it could not end.
 pub(super) fn live(
     dir: &Path,
     plan: &StepPlan,
     look: &Arc<AtomicBool>,
     held: Held,
     supervisor_lock: &Path,
-    tell: impl FnOnce(bool),
 ) -> anyhow::Result<bool> {
     look.store(false, Ordering::Relaxed);
     let exit = run::run(dir, plan, Arc::clone(look));
@@ -105,9 +104,7 @@ pub(super) fn live(
         exit.census.is_empty() && !matches!(exit.cause, Cause::KeeperFault { .. }) && process::has_no_child();
     publish(dir, plan, &exit)?;
     drop(held);
-    let stays = !resume(plan, supervisor_lock)? && clean;
-    tell(stays);
-    Ok(stays)
+    Ok(!resume(plan, supervisor_lock)? && clean)
 }
 
 /// Catches what would end us. Caught, not ignored: that would be inherited by the command.

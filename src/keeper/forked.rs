@@ -186,13 +186,12 @@ fn keep_all(
     let look = catch_signals()?;
     // SAFETY: the same.
     let held = unsafe { Held::from_inherited(lock_fd, first.step_dir.join(LOCK)) };
-    let tell = |stays: bool| {
-        // Whoever does not hear it is gone, and its lock is free: that is looked at next.
-        let _ = rustix::net::send(&line, &[if stays { STAYS } else { GOES }], SendFlags::NOSIGNAL);
-    };
     let one = |order: &Order, plan: &StepPlan, held: io::Result<Held>| {
         let held = held.context("the step's lock")?;
-        live(&order.step_dir, plan, &look, held, &order.supervisor_lock, tell)
+        let stays = live(&order.step_dir, plan, &look, held, &order.supervisor_lock)?;
+        // Whoever does not hear it is gone.
+        let _ = rustix::net::send(&line, &[if stays { STAYS } else { GOES }], SendFlags::NOSIGNAL);
+        anyhow::Ok(stays)
     };
     if !one(first, plan, held)? {
         return Ok(());
