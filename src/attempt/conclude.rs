@@ -13,7 +13,8 @@ use crate::model::{
     WorkspaceKind,
 };
 use crate::spool::{
-    Breaker, Found, LockedTask, SpoolError, bare_result, bare_result_of, events, read_json, ticket_of,
+    Breaker, Entry, Found, Journal, LockedTask, SpoolError, bare_result, bare_result_of, events, read_json,
+    ticket_of,
 };
 use crate::workspace::apart;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -36,12 +37,13 @@ pub(super) struct Next {
     message: String,
 }
 
-/// Ends the attempt: tidies up, then retries or writes the result.
+/// Ends the attempt: tidies up, then retries or writes the result. A success goes into `journal`, if there is one.
 pub(super) fn conclude(
     locked: &LockedTask,
     found: Found,
     attempt: Option<Attempt>,
     mut outcome: Outcome,
+    journal: Option<&Journal>,
 ) -> anyhow::Result<()> {
     let n = found.ticket.attempt;
     let dir = locked.dir().attempt(n);
@@ -115,8 +117,13 @@ pub(super) fn conclude(
         enclose::retire(locked, attempt.as_ref(), retiring);
         return Ok(());
     }
+    let mut kept = None;
     let receipt = match (&plan, outcome.state) {
-        (Some(plan), State::Succeeded) => Some(receipt(locked, &task, plan, &outcome)?),
+        (Some(plan), State::Succeeded) => {
+            kept = journal.map(|journal| (journal, Entry::new(id, n)));
+            let entry = kept.as_mut().map(|(_, entry)| entry);
+            Some(receipt(locked, &task, plan, &outcome, entry)?)
+        }
         _ => {
             // One of an earlier attempt proves nothing about this one.
             durable::remove_file(&locked.dir().receipt())?;
@@ -127,7 +134,7 @@ pub(super) fn conclude(
     let handing_on = attempt.as_ref().and_then(|attempt| attempt.hands_on(&outcome));
     let mut result = TaskResult { receipt, ..result(locked, &task, plan.as_ref(), n, outcome)? };
     result.workspace = result.workspace.filter(|_| handing_on.is_none());
-    end(locked, found, result)?;
+    end(locked, found, result, kept)?;
     // After the end, which does not wait for it.
     enclose::retire(locked, attempt.as_ref(), retiring);
     if let (Some(attempt), Some(pool)) = (&attempt, handing_on) {
@@ -137,7 +144,13 @@ pub(super) fn conclude(
 }
 
 /// Proves what came out.
-fn receipt(locked: &LockedTask, task: &Task, plan: &Plan, outcome: &Outcome) -> anyhow::Result<FileRef> {
+fn receipt(
+    locked: &LockedTask,
+    task: &Task,
+    plan: &Plan,
+    outcome: &Outcome,
+    kept: Option<&mut Entry>,
+) -> anyhow::Result<FileRef> {
     gate::receipt::write(
         locked,
         &gate::receipt::Proven {
@@ -153,6 +166,7 @@ fn receipt(locked: &LockedTask, task: &Task, plan: &Plan, outcome: &Outcome) -> 
             verification: outcome.verification,
             gate: &outcome.gate,
         },
+        kept,
     )
 }
 
@@ -186,25 +200,30 @@ fn end_unreadable(
         started_at: plan.map(|p| p.started_at),
         ..bare_result_of(locked.id(), worker, State::Failed, Some(Class::Internal), message)
     };
-    end(locked, found, result)
+    end(locked, found, result, None)
 }
 
 /// Finishes an end that a crash cut short after the result was written.
 pub(super) fn finish_move(locked: &LockedTask, found: Found, result: TaskResult) -> anyhow::Result<()> {
     let n = found.ticket.attempt;
-    end(locked, found, result)?;
+    end(locked, found, result, None)?;
     if let Err(e) = enclose::clear_left(locked, n) {
         enclose::not_retired(locked, n, &e);
     }
     Ok(())
 }
 
-fn end(locked: &LockedTask, found: Found, result: TaskResult) -> anyhow::Result<()> {
+fn end(
+    locked: &LockedTask,
+    found: Found,
+    result: TaskResult,
+    kept: Option<(&Journal, Entry)>,
+) -> anyhow::Result<()> {
     let n = found.ticket.attempt;
     let spool = locked.spool().clone();
     // Before the ticket moves: nobody comes by again after that.
     remove_tmp(locked, n);
-    locked.end(found, result)?;
+    locked.end_kept(found, result, kept)?;
     for name in spool.all_requests()?.into_iter().filter(|r| r.task == locked.id() && r.attempt <= n) {
         spool.drop_request(name)?;
     }

@@ -8,14 +8,15 @@ use super::outcome::Outcome;
 use super::spawn::GaveUp;
 use super::{Attempt, enclose};
 use crate::model::{State, Ticket};
-use crate::spool::{Found, LockedTask};
-use std::cell::RefCell;
+use crate::spool::{Found, Journal, LockedTask};
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 /// An attempt whose work is over, if there is one. Its end is recorded once.
 #[derive(Default)]
 pub struct Outstanding {
     left: RefCell<Option<Left>>,
+    journal: OnceCell<Rc<Journal>>,
 }
 
 struct Left {
@@ -33,7 +34,8 @@ impl Outstanding {
         outcome: Outcome,
     ) -> Self {
         let can_wait = may_wait(&locked, attempt.as_ref(), &outcome);
-        let outstanding = Outstanding { left: RefCell::new(Some(Left { locked, found, attempt, outcome })) };
+        let left = RefCell::new(Some(Left { locked, found, attempt, outcome }));
+        let outstanding = Outstanding { left, journal: OnceCell::new() };
         if !can_wait {
             outstanding.record();
         }
@@ -45,12 +47,18 @@ impl Outstanding {
         self.left.borrow().as_ref().map(|left| left.found.ticket)
     }
 
+    /// Lets the end be recorded in a journal: its supervisor goes on.
+    pub fn goes_into(&self, journal: &Rc<Journal>) {
+        self.journal.get_or_init(|| Rc::clone(journal));
+    }
+
     /// Records the end, if that is still to be done. What keeps it from being recorded is noted where whoever asks for
     /// the task finds it.
     pub fn record(&self) {
         // Not borrowed while it is done: steps of its own belong to it.
         let Some(Left { locked, found, attempt, outcome }) = self.left.take() else { return };
-        GaveUp::unless(locked.dir(), conclude(&locked, found, attempt, outcome));
+        let journal = self.journal.get().map(Rc::as_ref);
+        GaveUp::unless(locked.dir(), conclude(&locked, found, attempt, outcome, journal));
     }
 }
 

@@ -147,6 +147,19 @@ pub fn sync_file(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_data()
 }
 
+/// Waits until all that was written to the file system that a folder is on survives power loss, whoever wrote it. Says
+/// `false`, and does nothing, where there is no such call.
+pub fn sync_file_system(_dir: &Path) -> io::Result<bool> {
+    #[cfg(target_os = "linux")]
+    {
+        fault::point("sync-fs")?;
+        rustix::fs::syncfs(File::open(_dir)?)?;
+        Ok(true)
+    }
+    #[cfg(not(target_os = "linux"))]
+    Ok(false)
+}
+
 /// Waits until files, and the folders between them and `root`, survive power loss. `root` itself is not waited
 /// for.
 ///

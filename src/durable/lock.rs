@@ -8,7 +8,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A lock file's place; nothing is held yet.
@@ -102,6 +102,14 @@ impl Held {
             }
             Err(TryLockError::Error(e)) => Err(e),
         }
+    }
+
+    /// Writes `bytes` at `offset` into the lock file itself, and returns once that survives power loss.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        super::fault::point("append")?;
+        self.file.write_all_at(bytes, offset)?;
+        super::fault::point("sync")?;
+        self.file.sync_data()
     }
 
     /// The path of the lock file.

@@ -12,7 +12,7 @@ mod space;
 pub use atomic::{
     PAGE, append, create_new, create_new_unsynced, ensure_dir, exchange, move_across, overwrite,
     remove_dir_all, remove_file, rename_noreplace, replace, replace_unsynced, sync_below, sync_dir,
-    sync_file, unique_name,
+    sync_file, sync_file_system, unique_name,
 };
 pub use copy::{GoOn, copy_file};
 pub use lock::{Held, Lock};

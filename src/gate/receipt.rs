@@ -6,7 +6,7 @@ use crate::keeper::StepPlan;
 use crate::model::receipt::{Receipt, ReceiptEvents, ReceiptGate, ReceiptWorker};
 use crate::model::result::{FileRef, GateRun};
 use crate::model::{VERSION, Verification, WorkerName};
-use crate::spool::{AttemptDir, LockedTask, events, names, read_json};
+use crate::spool::{AttemptDir, Entry, LockedTask, events, names, read_json};
 use crate::workspace::manifest::{hash_file, hash_open};
 use anyhow::Context as _;
 use std::collections::BTreeSet;
@@ -43,8 +43,13 @@ pub struct Proven<'a> {
     pub gate: &'a [GateRun],
 }
 
-/// Writes `receipt.json` and returns its own hash, for the result.
-pub fn write(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<FileRef> {
+/// Writes `receipt.json` and returns its own hash, for the result. What of it all fits into `kept` is put there and not
+/// waited for.
+pub fn write(
+    locked: &LockedTask,
+    proven: &Proven<'_>,
+    mut kept: Option<&mut Entry>,
+) -> anyhow::Result<FileRef> {
     let root = locked.dir().path();
     let mut gate = Vec::new();
     for run in proven.gate {
@@ -71,14 +76,45 @@ pub fn write(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<FileRef
     }
     named.insert(locked.dir().events());
     let mut files = Vec::with_capacity(records.len());
+    let mut name = |path: &Path, bytes: u64, sha256: String| {
+        if records.contains(path) {
+            files.push(FileRef { path: relative(root, path), bytes, sha256 });
+        }
+    };
+    // These were waited for when they were written.
+    for revision in 1..=proven.revision.0 {
+        let path = locked.dir().record(revision);
+        let (bytes, sha256) = File::open(&path).and_then(|file| hash_open(&file))?;
+        name(&path, bytes, sha256);
+        named.remove(&path);
+    }
+    if let Some(kept) = kept.as_deref_mut() {
+        let mut others = BTreeSet::new();
+        for path in named {
+            let failed = || format!("cannot read {}", path.display());
+            if path.metadata().with_context(failed)?.len() > Entry::LONGEST {
+                others.insert(path);
+                continue;
+            }
+            let bytes = std::fs::read(&path).with_context(failed)?;
+            let sha256 = events::hash(&bytes);
+            if kept.keep(root, &path, &bytes, &sha256) {
+                name(&path, bytes.len() as u64, sha256);
+            } else {
+                others.insert(path);
+            }
+        }
+        named = others;
+    }
     let look = |path: &Path, open: &File| {
         if records.contains(path) {
             let (bytes, sha256) = hash_open(open)?;
-            files.push(FileRef { path: relative(root, path), bytes, sha256 });
+            name(path, bytes, sha256);
         }
         Ok(())
     };
     durable::sync_below(root, &named, look).context("cannot sync what the receipt names")?;
+    files.sort_by(|a, b| a.path.cmp(&b.path));
     let receipt = Receipt {
         version: VERSION,
         task: locked.id(),
@@ -105,10 +141,13 @@ pub fn write(locked: &LockedTask, proven: &Proven<'_>) -> anyhow::Result<FileRef
     };
     let bytes = serde_json::to_vec_pretty(&receipt)?;
     let path = locked.dir().receipt();
+    let sha256 = events::hash(&bytes);
+    let is_kept = kept.is_some_and(|kept| kept.keep_receipt(root, &path, &bytes, &sha256));
     // The result is put beside it next, and syncs the folder.
-    let written = durable::replace_unsynced(&path, &bytes).and_then(|()| durable::sync_file(&path));
+    let sync = || if is_kept { Ok(()) } else { durable::sync_file(&path) };
+    let written = durable::replace_unsynced(&path, &bytes).and_then(|()| sync());
     written.with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(FileRef { path: "receipt.json".into(), bytes: bytes.len() as u64, sha256: events::hash(&bytes) })
+    Ok(FileRef { path: "receipt.json".into(), bytes: bytes.len() as u64, sha256 })
 }
 
 fn worker(proven: &Proven<'_>) -> anyhow::Result<ReceiptWorker> {

@@ -6,11 +6,12 @@
 use crate::attempt;
 use crate::durable;
 use crate::model::{Config, Short, State, Task, Ticket, WorkerName};
-use crate::spool::{Breaker, Found, Head, LockedTask, Place, Spool, SpoolError, is_empty, parsed};
+use crate::spool::{Breaker, Found, Head, LockedTask, Place, Spool, SpoolError, is_empty, names, parsed};
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use std::collections::HashMap;
 use std::process::Child;
+use std::time::Duration;
 
 /// How many attempts may run at once, and which providers refuse requests.
 ///
@@ -166,6 +167,12 @@ pub fn standing(spool: &Spool, config: &Config, ticket: &Ticket) -> anyhow::Resu
     Ok((limit, before))
 }
 
+/// The lock of a supervisor that waits for its turn.
+const TURN: &str = "turn";
+
+/// For how long it waits, in ms: an end is recorded sooner.
+const PATIENCE_MS: u32 = 40;
+
 /// What claiming, or recovery, came to.
 #[derive(Debug, Default)]
 pub struct Claimed {
@@ -190,10 +197,28 @@ pub fn next(
     claim_alone(spool, &Limits::of(spool, config), over, &mut Vec::new())
 }
 
+/// Claims like [`next`], for a supervisor whose last end is recorded, but waits a moment for its turn: tickets whose end
+/// another supervisor is about to record count as running, too. Meanwhile no loop starts a supervisor in its place.
+pub fn next_in_turn(spool: &Spool, config: &Config) -> anyhow::Result<Option<(LockedTask, Found)>> {
+    let claimed = next(spool, config, None)?;
+    if claimed.is_some() || is_empty(&spool.queue())? {
+        return Ok(claimed);
+    }
+    let turn = spool.lock(TURN);
+    let _held = turn.take().context("cannot wait for a turn")?;
+    for _ in 0..PATIENCE_MS {
+        if names(&spool.running())?.len() < config.max_concurrency as usize {
+            return next(spool, config, None);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(None)
+}
+
 /// Claims what may run and starts a supervisor for each.
 pub fn claim(spool: &Spool, config: &Config) -> anyhow::Result<Claimed> {
     let mut claimed = Claimed::default();
-    if is_empty(&spool.queue())? {
+    if is_empty(&spool.queue())? || spool.lock(TURN).is_held()? {
         return Ok(claimed);
     }
     if let Err(full) = reserve(spool, config) {
@@ -344,7 +369,7 @@ fn recover_one(spool: &Spool, ticket: Ticket) -> anyhow::Result<Option<Child>> {
         return Ok(None);
     }
     let steps = locked.dir().attempt(ticket.attempt).path().join("steps");
-    for step in crate::spool::names(&steps)? {
+    for step in names(&steps)? {
         if durable::Lock::at(steps.join(step).join("lock")).is_held()? {
             return Ok(None);
         }

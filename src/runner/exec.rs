@@ -7,7 +7,7 @@
 
 use super::{Awake, claim, presence};
 use crate::attempt::{self, Order, Outstanding};
-use crate::spool::{Found, LockedTask, Spool, config};
+use crate::spool::{Found, Journal, LockedTask, Spool, config, is_empty};
 use crate::workspace::overlay;
 use anyhow::Context as _;
 use std::ffi::OsString;
@@ -44,13 +44,19 @@ fn run(args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     }
     // The loop hears of an end when the next ticket is taken: it would only run for it too.
     Spool::hold_bell_back();
-    let done = carry_all(&spool, order, &master);
+    let journal = Rc::new(Journal::of(&spool));
+    let done = carry_all(&spool, order, &master, &journal);
     spool.ring_owed();
     attempt::clear_litter();
-    done
+    done.and(journal.settle())
 }
 
-fn carry_all(spool: &Spool, order: Order, master: &Option<Awake>) -> anyhow::Result<()> {
+fn carry_all(
+    spool: &Spool,
+    order: Order,
+    master: &Option<Awake>,
+    journal: &Rc<Journal>,
+) -> anyhow::Result<()> {
     let Some(carried) = order.carry_out(spool)? else { return Ok(()) };
     let mut last = Rc::new(carried);
     let mut handed_on = Vec::new();
@@ -62,7 +68,8 @@ fn carry_all(spool: &Spool, order: Order, master: &Option<Awake>) -> anyhow::Res
         if presence::awake(spool)? != *master {
             break;
         }
-        let Some((locked, found)) = next(spool, &last)? else { break };
+        let Some((locked, found)) = next(spool, &last, journal)? else { break };
+        last.goes_into(journal);
         spool.ring_owed();
         if attempt::wants_own(&locked, found.ticket.attempt) {
             last.record();
@@ -77,13 +84,27 @@ fn carry_all(spool: &Spool, order: Order, master: &Option<Awake>) -> anyhow::Res
 }
 
 /// Claims what comes after an attempt: if something may run before its end is recorded, that can wait a moment.
-fn next(spool: &Spool, last: &Outstanding) -> anyhow::Result<Option<(LockedTask, Found)>> {
+fn next(
+    spool: &Spool,
+    last: &Outstanding,
+    journal: &Rc<Journal>,
+) -> anyhow::Result<Option<(LockedTask, Found)>> {
     let config = config::load(spool)?;
     if let Some(ticket) = last.ticket() {
         match claim::next(spool, &config, Some(ticket))? {
-            None => last.record(),
+            None => {
+                if !is_empty(&spool.queue())? {
+                    last.goes_into(journal);
+                }
+                last.record();
+            }
             claimed => return Ok(claimed),
         }
     }
-    claim::next(spool, &config, None)
+    let claimed = claim::next_in_turn(spool, &config)?;
+    if claimed.is_none() {
+        // The loop may have left it to us.
+        spool.ring();
+    }
+    Ok(claimed)
 }

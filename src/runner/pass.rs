@@ -37,6 +37,7 @@ pub fn pass(spool: &Spool, config: &Config) -> Pass {
     by_task(faults, "releasing dependents", releases, |note| release(spool, &note));
     by_task(faults, "held tasks", due_tickets(spool), |(reason, id)| settle(spool, reason, id));
     by_task(faults, "expired tasks", due_timers(spool), |(ms, id)| expire(spool, ms, id));
+    part(&mut pass.faults, "journals", || spool.settle_journals());
     match spool.mark_cut_attempts() {
         Ok(()) => start(&mut pass, spool, config),
         Err(e) => pass.faults.push(e.context("looking for attempts that a restart cut short")),

@@ -11,7 +11,7 @@ use crate::model::{Problem, ProblemKind, WorkerName, input};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -102,13 +102,35 @@ pub unsafe fn set_flags(assignments: &[String]) -> Result<(), ConfigError> {
 
 /// Loads the configuration of a spool.
 pub fn load(spool: &Spool) -> Result<Config, ConfigError> {
-    let (_, config) = read_file(spool)?;
-    overlay(config, &overrides())
+    /// What was given the last time, and what came of it: a supervisor asks several times for each task.
+    static LAST: Mutex<Option<(Given, Config)>> = Mutex::new(None);
+    let overrides = overrides();
+    let given = Given {
+        file: spool.config_file(),
+        text: read_text(spool)?,
+        set: overrides.iter().map(|o| (o.variable.clone(), o.text.clone())).collect(),
+    };
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, config)) = last.as_ref().filter(|(known, _)| *known == given) {
+        return Ok(config.clone());
+    }
+    let config = overlay(parse(spool, given.text.as_deref())?, &overrides)?;
+    *last = Some((given, config.clone()));
+    Ok(config)
+}
+
+#[derive(PartialEq)]
+struct Given {
+    file: PathBuf,
+    text: Option<String>,
+    set: Vec<(String, String)>,
 }
 
 /// All keys with the values that hold, and where they come from.
 pub fn settings(spool: &Spool) -> Result<Vec<Setting>, ConfigError> {
-    let (text, config) = read_file(spool)?;
+    let text = read_text(spool)?;
+    let config = parse(spool, text.as_deref())?;
+    let text = text.unwrap_or_default();
     let overrides = overrides();
     let config = to_json(&overlay(config, &overrides)?);
     let file: toml::Table = text.parse().unwrap_or_default();
@@ -148,17 +170,21 @@ pub fn unknown_variables() -> Vec<(String, String)> {
     found
 }
 
-fn read_file(spool: &Spool) -> Result<(String, Config), ConfigError> {
+fn read_text(spool: &Spool) -> Result<Option<String>, ConfigError> {
     let path = spool.config_file();
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok((String::new(), Config::default())),
-        Err(e) => return Err(SpoolError::io("read", &path, e).into()),
-    };
-    let wrong = |p: Problem| ConfigError::File(path.clone(), Box::new(p));
-    let config: Config = input::toml(&text).map_err(wrong)?;
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(SpoolError::io("read", &path, e).into()),
+    }
+}
+
+fn parse(spool: &Spool, text: Option<&str>) -> Result<Config, ConfigError> {
+    let Some(text) = text else { return Ok(Config::default()) };
+    let wrong = |p: Problem| ConfigError::File(spool.config_file(), Box::new(p));
+    let config: Config = input::toml(text).map_err(wrong)?;
     check(&config).map_err(wrong)?;
-    Ok((text, config))
+    Ok(config)
 }
 
 struct Override {

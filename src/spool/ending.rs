@@ -3,7 +3,7 @@
 //! A crash between any two of these is made good by the next pass: a running ticket with a result is
 //! finished by whoever adopts it, and a note in `releases/` stands until the dependents were looked at.
 
-use super::{Found, LockedTask, Place, Spool, SpoolError, counters, events, names, notices};
+use super::{Entry, Found, Journal, LockedTask, Place, Spool, SpoolError, counters, events, names, notices};
 use crate::durable;
 use crate::model::result::{Durations, WorkerUsed};
 use crate::model::{
@@ -11,10 +11,22 @@ use crate::model::{
 };
 use anyhow::Context as _;
 use chrono::Utc;
+use std::path::Path;
 
 impl LockedTask {
     /// Ends the task: writes `result`, then moves the ticket to `done/`. The result's `ticket` is filled in.
-    pub fn end(&self, from: Found, mut result: TaskResult) -> anyhow::Result<()> {
+    pub fn end(&self, from: Found, result: TaskResult) -> anyhow::Result<()> {
+        self.end_kept(from, result, None)
+    }
+
+    /// Ends the task like [`Self::end`]; what is kept of its end goes, with the result, into a journal, and is
+    /// waited for there.
+    pub fn end_kept(
+        &self,
+        from: Found,
+        mut result: TaskResult,
+        kept: Option<(&Journal, Entry)>,
+    ) -> anyhow::Result<()> {
         let state = result.state;
         let place = self.done_place(state)?;
         let path = self.spool.ticket_path(place, &from.ticket);
@@ -32,7 +44,11 @@ impl LockedTask {
         }
         let attempt = (result.attempt > 0).then_some(result.attempt);
         let file = self.dir.result();
-        durable::replace(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
+        let put = match self.keep_end(kept, &file, &bytes)? {
+            true => durable::replace_unsynced,
+            false => durable::replace,
+        };
+        put(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
         // After the result: a history that tells of an end which could not be written would be a lie. A
         // result without this line is not believed, and is written again, also after a power loss.
         self.event_once(attempt, EventKind::Ended { state, message })?;
@@ -53,6 +69,14 @@ impl LockedTask {
             notices::send(&self.spool);
         }
         Ok(())
+    }
+
+    /// Writes an end with its result into a journal, if there is one. Says whether that was done.
+    fn keep_end(&self, kept: Option<(&Journal, Entry)>, file: &Path, bytes: &[u8]) -> anyhow::Result<bool> {
+        let Some((journal, mut entry)) = kept else { return Ok(false) };
+        let is_kept = entry.keep(self.dir.path(), file, bytes, &events::hash(bytes));
+        journal.add(&entry)?;
+        Ok(is_kept)
     }
 
     /// Ends a task that never got to an attempt, or whose attempts are over, without work of its own.

@@ -75,6 +75,8 @@ impl Spool {
             return Err(SpoolError::Newer(spool.root, identity.version));
         }
         spool.id = identity.id;
+        // Before anybody looks. Where it cannot be done, the next pass says so.
+        let _ = spool.restore_after_restart();
         Ok(spool)
     }
 

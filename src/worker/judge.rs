@@ -5,8 +5,6 @@ use super::json::{MAX_NOTE, clip};
 use super::summary::Summary;
 use crate::model::{ErrorClass, LimitKind};
 use chrono::{DateTime, Utc};
-use regex::bytes::Regex;
-use std::sync::LazyLock;
 
 /// A finished run, as it was observed.
 ///
@@ -178,9 +176,6 @@ const TEXT: Format = Format {
     stderr: &[],
 };
 
-static STDERR: LazyLock<Vec<Vec<(Regex, ErrorClass)>>> =
-    LazyLock::new(|| FORMATS.iter().map(|format| compile(format.stderr)).collect());
-
 /// HTTP statuses that providers answer with.
 const STATUSES: &[u16] = &[400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529];
 
@@ -189,9 +184,7 @@ const STATUSES: &[u16] = &[400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 500
 /// It is a success if it exited with 0 and, where the format has a last word, that was one of success.
 /// For text the exit code is all there is.
 pub fn judge(parser: &str, observed: &Observed<'_>) -> Verdict {
-    let index = FORMATS.iter().position(|format| format.name == parser);
-    let format = index.map_or(&TEXT, |index| &FORMATS[index]);
-    let patterns = index.and_then(|index| STDERR.get(index)).map_or(&[][..], Vec::as_slice);
+    let format = FORMATS.iter().find(|format| format.name == parser).unwrap_or(&TEXT);
     let facts = observed.facts;
     let done = match facts.final_ok {
         Some(ok) => ok,
@@ -200,7 +193,7 @@ pub fn judge(parser: &str, observed: &Observed<'_>) -> Verdict {
     if done && observed.exit_code == Some(0) && observed.signal.is_none() {
         return Verdict::Ok;
     }
-    let (class, message) = cause(format, patterns, observed);
+    let (class, message) = cause(format, observed);
     let limit = facts.limit.filter(|_| {
         matches!(
             class,
@@ -220,12 +213,12 @@ pub fn judge(parser: &str, observed: &Observed<'_>) -> Verdict {
 }
 
 /// Returns why a run failed, by the first of the witnesses that knows.
-fn cause(format: &Format, patterns: &[(Regex, ErrorClass)], o: &Observed<'_>) -> (ErrorClass, String) {
+fn cause(format: &Format, o: &Observed<'_>) -> (ErrorClass, String) {
     let facts = o.facts;
     let stderr = o.stderr_tail;
     let by_code = o.exit_code.and_then(|code| class_of_code(format, code));
     let by_stderr = || {
-        patterns
+        compile(format.stderr)
             .iter()
             .find(|(pattern, _)| stderr.split('\n').any(|line| pattern.is_match(line.as_bytes())))
             .map(|(_, class)| *class)
@@ -338,8 +331,8 @@ mod tests {
         names.sort();
         parsers.sort();
         assert_eq!(names, parsers);
-        for (format, patterns) in FORMATS.iter().zip(STDERR.iter()) {
-            assert_eq!(format.stderr.len(), patterns.len(), "{}", format.name);
+        for format in FORMATS {
+            assert_eq!(compile(format.stderr).len(), format.stderr.len(), "{}", format.name);
         }
     }
 
