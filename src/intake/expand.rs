@@ -8,6 +8,7 @@ use crate::spool::{
 };
 use anyhow::Context as _;
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Submissions whose folders are synced together.
@@ -15,38 +16,79 @@ const TOGETHER: usize = 64;
 
 /// Expands every submission that waits for it. One that cannot be expanded does not stop the others.
 pub fn expand(spool: &Spool) -> anyhow::Result<()> {
+    expand_first(spool, || ())
+}
+
+/// Like [`expand`], but calls `go_on` before it waits for the disk, with the last of them in place: until then their
+/// intake files stand, and who starts one waits for what is its own.
+pub fn expand_first(spool: &Spool, go_on: impl FnOnce()) -> anyhow::Result<()> {
     if pending(spool)?.is_empty() {
+        go_on();
         return Ok(());
     }
     let lock = spool.lock("intake");
     let _one_at_a_time = lock.take().context("cannot lock the intake")?;
-    let mut failed = None;
-    for some in pending(spool)?.chunks(TOGETHER) {
-        // Folders that many write into are waited for once.
-        if expand_these(spool, some).is_ok() {
-            continue;
-        }
-        for path in some {
-            if let Err(e) = expand_these(spool, std::slice::from_ref(path)) {
-                failed = Some(e.context(format!("cannot expand {}", path.display())));
-            }
-        }
+    let pending = pending(spool)?;
+    let (first, last) = pending.split_at(pending.len().saturating_sub(1) / TOGETHER * TOGETHER);
+    let mut failed = Ok(());
+    for some in first.chunks(TOGETHER) {
+        failed = failed.and(put(spool, some).and_then(Unsynced::finish).or_else(|_| one_by_one(spool, some)));
     }
-    failed.map_or(Ok(()), Err)
+    let unsynced = put(spool, last);
+    go_on();
+    failed.and(unsynced.and_then(Unsynced::finish).or_else(|_| one_by_one(spool, last)))
 }
 
-fn expand_these(spool: &Spool, paths: &[PathBuf]) -> anyhow::Result<()> {
-    let mut touched = BTreeSet::from([spool.tasks()]);
+/// Expands submissions, each by itself.
+fn one_by_one(spool: &Spool, paths: &[PathBuf]) -> anyhow::Result<()> {
+    let mut failed = Ok(());
     for path in paths {
-        expand_one(spool, path, &mut touched)?;
+        if let Err(e) = put(spool, std::slice::from_ref(path)).and_then(Unsynced::finish) {
+            failed = Err(e.context(format!("cannot expand {}", path.display())));
+        }
     }
-    for dir in &touched {
-        durable::sync_dir(dir)?;
+    failed
+}
+
+/// Submissions that are expanded, and not waited for.
+struct Unsynced<'a> {
+    submissions: &'a [PathBuf],
+    records: Vec<PathBuf>,
+    /// Folders that many write into are waited for once.
+    folders: BTreeSet<PathBuf>,
+}
+
+fn put<'a>(spool: &Spool, submissions: &'a [PathBuf]) -> anyhow::Result<Unsynced<'a>> {
+    let folders = BTreeSet::from([spool.tasks()]);
+    let mut unsynced = Unsynced { submissions, records: Vec::new(), folders };
+    for path in submissions {
+        expand_one(spool, path, &mut unsynced)?;
     }
-    for path in paths {
-        durable::remove_file(path)?;
+    Ok(unsynced)
+}
+
+impl Unsynced<'_> {
+    /// Waits for the disk; then the intake files may go.
+    fn finish(self) -> anyhow::Result<()> {
+        if self.submissions.is_empty() {
+            return Ok(());
+        }
+        // What was pruned meanwhile need not be there.
+        let unless_gone = |synced: io::Result<()>| match synced {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        };
+        for record in &self.records {
+            unless_gone(durable::sync_file(record))?;
+        }
+        for folder in &self.folders {
+            unless_gone(durable::sync_dir(folder))?;
+        }
+        for path in self.submissions {
+            durable::remove_file(path)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Whether a submission waits that can be expanded. One that cannot be read will not be, however long one
@@ -75,37 +117,41 @@ fn pending(spool: &Spool) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Makes what a submission asks for; its file may go once `touched` is synced.
-fn expand_one(spool: &Spool, path: &Path, touched: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
+/// Makes what a submission asks for.
+fn expand_one(spool: &Spool, path: &Path, unsynced: &mut Unsynced<'_>) -> anyhow::Result<()> {
     let Some(intake) = crate::spool::read_json::<Intake>(path)? else { return Ok(()) };
     anyhow::ensure!(intake.version <= VERSION, "written by a newer version");
     for task in &intake.tasks {
-        expand_task(spool, task, touched)?;
+        expand_task(spool, task, unsynced)?;
     }
     Ok(())
 }
 
-fn expand_task(spool: &Spool, task: &Task, touched: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
+fn expand_task(spool: &Spool, task: &Task, unsynced: &mut Unsynced<'_>) -> anyhow::Result<()> {
+    let touched = &mut unsynced.folders;
     let dir = spool.task(task.id);
     durable::ensure_dir(dir.path())?;
     // What an expansion that died left is synced by this one.
     touched.insert(dir.path().to_owned());
     let record = dir.record(1);
+    unsynced.records.push(record.clone());
     // One that was expanded before may run already, and its lock be held for hours: the next submission
     // must not wait for that.
     let Some(locked) = spool.lock_task_unless(task.id, |_| true)? else { return Ok(()) };
-    // A record without a ticket is what a crash leaves; one with a ticket was expanded before.
-    if record.is_file()
-        && let Some(found) = locked.ticket()?
-    {
+    let is_whole = crate::spool::read_json::<Task>(&record).is_ok_and(|known| known.is_some());
+    let bytes = task.to_bytes();
+    if !is_whole {
+        durable::replace_unsynced(&record, &bytes)?;
+    }
+    if dir.events().metadata().map_or(true, |meta| meta.len() == 0) {
+        EventLog::open(&dir.events())?.add(None, EventKind::Submitted { sha256: events::hash(&bytes) })?;
+    }
+    // A record without a ticket is what a crash leaves; one with a ticket was expanded before. A power loss may take the
+    // record, and leave a ticket where it was put.
+    let known = if is_whole { locked.ticket()? } else { spool.look(task)? };
+    if let Some(found) = known {
         touched.extend(spool.ticket_path(found.place, &found.ticket).parent().map(Path::to_owned));
         return look_again(spool, task, locked, found);
-    }
-    let bytes = task.to_bytes();
-    durable::replace_unsynced(&record, &bytes)?;
-    durable::sync_file(&record)?;
-    if !dir.events().exists() {
-        EventLog::open(&dir.events())?.add(None, EventKind::Submitted { sha256: events::hash(&bytes) })?;
     }
     for need in &task.needs {
         let dependents = spool.task(*need).dependents();
@@ -123,8 +169,8 @@ fn expand_task(spool: &Spool, task: &Task, touched: &mut BTreeSet<PathBuf>) -> a
     if task.expires_at.is_some() {
         touched.insert(spool.timers());
     }
-    let place = first_place(spool, task, &locked)?;
     let ticket = ticket_of(task, 1);
+    let place = first_place(spool, task, &locked)?;
     locked.put_ticket(place, &ticket)?;
     if let Some(folder) = spool.ticket_path(place, &ticket).parent() {
         touched.insert(folder.to_owned());

@@ -7,7 +7,7 @@ mod quiet;
 mod submit;
 
 pub use admit::revise;
-pub use expand::{expand, is_pending};
+pub use expand::{expand, expand_first, is_pending};
 pub use inbox::{Admitted, admit_inboxes};
 pub use submit::{Accepted, forget_key, submit, submit_with_key};
 

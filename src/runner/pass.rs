@@ -1,6 +1,6 @@
 //! One pass: everything that can be moved on now is moved on. Nothing is kept in memory that matters.
 
-use super::claim;
+use super::claim::{self, Claimed};
 use crate::intake::{self, Admitted};
 use crate::model::{Config, HeldReason, RequestKind, RequestName, TaskId, TimedTicket};
 use crate::spool::{Place, Spool, SpoolError, names, parsed};
@@ -29,7 +29,6 @@ pub struct Pass {
 pub fn pass(spool: &Spool, config: &Config) -> Pass {
     let mut pass = Pass { admitted: intake::admit_inboxes(spool, config), ..Pass::default() };
     pass.faults.append(&mut pass.admitted.faults);
-    part(&mut pass.faults, "expanding submissions", || intake::expand(spool));
     let faults = &mut pass.faults;
     let requests = spool.all_requests().map_err(Into::into);
     by_task(faults, "requests", requests, |name| request(spool, name));
@@ -37,11 +36,12 @@ pub fn pass(spool: &Spool, config: &Config) -> Pass {
     by_task(faults, "releasing dependents", releases, |note| release(spool, &note));
     by_task(faults, "held tasks", due_tickets(spool), |(reason, id)| settle(spool, reason, id));
     by_task(faults, "expired tasks", due_timers(spool), |(ms, id)| expire(spool, ms, id));
-    part(&mut pass.faults, "journals", || spool.settle_journals());
-    match spool.mark_cut_attempts() {
-        Ok(()) => start(&mut pass, spool, config),
-        Err(e) => pass.faults.push(e.context("looking for attempts that a restart cut short")),
-    }
+    part(faults, "journals", || spool.settle_journals());
+    let mut started = Claimed::default();
+    let expanded = intake::expand_first(spool, || started = start(spool, config));
+    pass.faults.extend(expanded.context("expanding submissions").err());
+    pass.faults.append(&mut started.faults);
+    (pass.started, pass.blocked) = (started.children, started.blocked);
     part(&mut pass.faults, "notices", || {
         if crate::spool::notices::is_due(spool)? {
             crate::spool::notices::send(spool);
@@ -56,17 +56,23 @@ pub fn pass(spool: &Spool, config: &Config) -> Pass {
 }
 
 /// Starts supervisors: for what nobody holds, and for what may run.
-fn start(pass: &mut Pass, spool: &Spool, config: &Config) {
+fn start(spool: &Spool, config: &Config) -> Claimed {
+    let mut all = Claimed::default();
+    if let Err(e) = spool.mark_cut_attempts() {
+        all.faults.push(e.context("looking for attempts that a restart cut short"));
+        return all;
+    }
     for (what, started) in [("recovery", claim::recover(spool)), ("claiming", claim::claim(spool, config))] {
         match started {
             Ok(claimed) => {
-                pass.started.extend(claimed.children);
-                pass.faults.extend(claimed.faults);
-                pass.blocked = pass.blocked.take().or(claimed.blocked);
+                all.children.extend(claimed.children);
+                all.faults.extend(claimed.faults);
+                all.blocked = all.blocked.take().or(claimed.blocked);
             }
-            Err(e) => pass.faults.push(e.context(what)),
+            Err(e) => all.faults.push(e.context(what)),
         }
     }
+    all
 }
 
 fn part(faults: &mut Vec<anyhow::Error>, what: &'static str, run: impl FnOnce() -> anyhow::Result<()>) {

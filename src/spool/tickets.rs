@@ -181,7 +181,7 @@ impl Spool {
     }
 
     /// Looks where a ticket ought to be: a few `stat`s.
-    fn look(&self, task: &Task) -> Result<Option<Found>, SpoolError> {
+    pub fn look(&self, task: &Task) -> Result<Option<Found>, SpoolError> {
         let dir = self.task(task.id);
         let first = ticket_of(task, 1);
         let last = dir.last_attempt();
