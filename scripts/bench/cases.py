@@ -63,7 +63,7 @@ def pickup(b):
     server = subprocess.Popen([b.floor, "serve", served, b.floor, "stamp", stamp])
     spool = b.spool("pickup").start("--poll", "60s")
     mine = spool.root.parent / "stamp"
-    ours = [mine, *spool.argv, "submit", f"exec {b.floor} stamp {mine}", "--worker", "shell", "--workspace", "temporary"]
+    ours = [mine, *spool.argv, "submit", f"{b.floor} stamp {mine}", "--worker", "command", "--workspace", "temporary"]
     until(served.exists)
     time.sleep(0.2)
     bare, got = b.pickup(b.n(60, 15), [stamp, b.floor, "enqueue", served, "x"], ours)
@@ -73,7 +73,7 @@ def pickup(b):
     # What other cases left in its queue.
     old.drain()
     old.start("--poll", "60s")
-    late = [mine, *old.argv, "submit", f"exec {b.floor} stamp {mine}", "--worker", "shell", "--workspace", "temporary"]
+    late = [mine, *old.argv, "submit", f"{b.floor} stamp {mine}", "--worker", "command", "--workspace", "temporary"]
     few, many = b.pickup(b.n(60, 15), ours, late)
     spool.stop()
     old.stop()
@@ -83,7 +83,7 @@ def pickup(b):
         ticks = spool.root.parent / "ticks"
         begun = time.monotonic()
         running = [subprocess.Popen(
-            [*spool.argv, "submit", f"exec {b.floor} tick {ticks}", "--worker", "shell", "--workspace", "temporary"],
+            [*spool.argv, "submit", f"{b.floor} tick {ticks}", "--worker", "command", "--workspace", "temporary"],
             env=b.env, stdout=subprocess.DEVNULL) for _ in range(crowd)]
         failed = sum(p.wait() != 0 for p in running)
         b.run(b.floor, "wait", ticks, crowd, 60)

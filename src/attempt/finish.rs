@@ -143,6 +143,9 @@ impl Attempt {
     }
 
     fn check_deliverables(&self, outcome: &mut Outcome) -> anyhow::Result<Option<End>> {
+        if self.task.spec.deliverables.is_empty() {
+            return Ok(None);
+        }
         let root = self.plan.workspace.canonicalize()?;
         outcome.deliverables = self
             .task
@@ -174,11 +177,16 @@ impl Attempt {
     /// Keeps copies of what was asked for: deliverables, artifact patterns, and in a temporary folder
     /// everything that was made.
     fn keep_artifacts(&self, work: &Work, outcome: &mut Outcome) -> anyhow::Result<()> {
+        let made = if self.plan.kind == WorkspaceKind::Temporary { &work.files[..] } else { &[] };
+        let spec = &self.task.spec;
+        if made.is_empty() && spec.artifacts.is_empty() && spec.deliverables.is_empty() {
+            return Ok(());
+        }
         let root = self.plan.workspace.canonicalize()?;
         let mut paths: Vec<PathBuf> = Vec::new();
         // Deliverables are paths, also those with `[` in them.
-        let deliverables = self.task.spec.deliverables.iter().map(|path| globset::escape(path));
-        let patterns: Vec<String> = self.task.spec.artifacts.iter().cloned().chain(deliverables).collect();
+        let deliverables = spec.deliverables.iter().map(|path| globset::escape(path));
+        let patterns: Vec<String> = spec.artifacts.iter().cloned().chain(deliverables).collect();
         if !patterns.is_empty() {
             let set = rules::set(&patterns)?;
             let walk = walkdir::WalkDir::new(&root).min_depth(1).sort_by_file_name();
@@ -189,9 +197,7 @@ impl Attempt {
                 }
             }
         }
-        if self.plan.kind == WorkspaceKind::Temporary {
-            paths.extend(work.files.iter().filter(|f| f.change != "deleted").map(|f| PathBuf::from(&f.path)));
-        }
+        paths.extend(made.iter().filter(|f| f.change != "deleted").map(|f| PathBuf::from(&f.path)));
         paths.sort_unstable();
         paths.dedup();
         let mut left = self.plan.defaults.artifact_cap;

@@ -11,6 +11,7 @@ use super::refs;
 use super::repo::Repo;
 use super::runner::{GitError, GitErrorKind};
 use crate::durable;
+use crate::model::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -282,7 +283,7 @@ fn read(path: &Path) -> io::Result<Option<Kept>> {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+    hex(&Sha256::digest(bytes))
 }
 
 /// The refs that a task must not move: all but those of ours.

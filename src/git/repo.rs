@@ -8,6 +8,7 @@ use super::oid::{ObjectFormat, Oid};
 use super::runner::{Call, Git, GitError, GitErrorKind};
 use super::view::{Identity, commit};
 use super::{bytes, runner};
+use crate::model::hex;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -327,7 +328,7 @@ fn refused(path: &Path) -> RepoError {
 fn key(common: &Path, top: Option<&Path>) -> std::io::Result<RepoKey> {
     let meta = std::fs::metadata(common)?;
     let digest = Sha256::digest(format!("{}:{}", meta.dev(), meta.ino()));
-    let hash: String = digest.iter().take(4).map(|b| format!("{b:02x}")).collect();
+    let hash = hex(&digest[..4]);
     // Named after the main checkout, so that all worktrees of one repository agree.
     let named = match common.file_name() {
         Some(name) if name == ".git" => common.parent().and_then(Path::file_name),

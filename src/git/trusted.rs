@@ -6,6 +6,7 @@ use super::index;
 use super::oid::ObjectFormat;
 use super::view::{RECORD, Record};
 use crate::durable;
+use crate::model::hex;
 use sha2::{Digest as _, Sha256};
 use std::fs;
 use std::io;
@@ -69,7 +70,7 @@ pub(super) fn rules(entries: &[Entry], files: &[PathBuf]) -> io::Result<String> 
             Err(e) => return Err(e),
         }
     }
-    Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
+    Ok(hex(&hash.finalize()))
 }
 
 /// The settings that decide content, and whether there is a remote that a partial clone must fetch from.

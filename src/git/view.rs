@@ -22,6 +22,7 @@ use super::snapshot::{self, LeftOut, Snapshot};
 use super::trusted::{self, own_files};
 use super::worktree::{self, Worktree};
 use crate::durable::{self, GoOn};
+use crate::model::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -220,7 +221,7 @@ impl View {
             hash.update(format!("{name}\0{size}\0"));
             hash.update(content.unwrap_or_default());
         }
-        Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
+        Ok(hex(&hash.finalize()))
     }
 
     /// Hash of the settings and attributes that decide what a commit's files look like in a tree: two trees

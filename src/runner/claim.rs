@@ -191,7 +191,10 @@ pub fn next(
     config: &Config,
     over: Option<Ticket>,
 ) -> anyhow::Result<Option<(LockedTask, Found)>> {
-    if is_empty(&spool.queue())? || reserve(spool, config).is_err() {
+    // What is cheap to see is looked for first.
+    let running = names(&spool.running())?.len().saturating_sub(usize::from(over.is_some()));
+    let is_full = running >= config.max_concurrency as usize;
+    if is_full || is_empty(&spool.queue())? || reserve(spool, config).is_err() {
         return Ok(None);
     }
     claim_alone(spool, &Limits::of(spool, config), over, &mut Vec::new())
@@ -252,8 +255,14 @@ fn claim_alone(
     faults: &mut Vec<anyhow::Error>,
 ) -> anyhow::Result<Option<(LockedTask, Found)>> {
     let lock = spool.lock("claim");
-    let _alone = lock.take().context("cannot lock for claiming")?;
-    claim_one(spool, limits, over, faults)
+    let alone = lock.take().context("cannot lock for claiming")?;
+    let claimed = claim_one(spool, limits, over, faults)?;
+    drop(alone);
+    // Everybody sees it by now: who claims next need not wait for the disk, too.
+    if let Some((locked, found)) = &claimed {
+        locked.sync_move(Found { place: Place::Queue, ..*found }, *found)?;
+    }
+    Ok(claimed)
 }
 
 fn claim_one(
@@ -339,7 +348,7 @@ fn claim_ticket(spool: &Spool, ticket: Ticket) -> anyhow::Result<Option<(LockedT
         Ok(_) | Err(SpoolError::Broken(..)) => {}
         Err(e) => return Err(e.into()),
     }
-    let found = locked.move_ticket(found, Place::Running, ticket)?;
+    let found = locked.rename_ticket(found, Place::Running, ticket)?;
     Ok(Some((locked, found)))
 }
 

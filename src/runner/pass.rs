@@ -10,6 +10,9 @@ use std::ffi::OsStr;
 use std::process::Child;
 use std::time::Duration;
 
+/// For how long a journal is left alone: most have an owner. A file that was just written needs no look each time.
+const JOURNALS_REST: Duration = Duration::from_secs(60);
+
 /// What a pass did.
 #[derive(Debug, Default)]
 pub struct Pass {
@@ -36,7 +39,7 @@ pub fn pass(spool: &Spool, config: &Config) -> Pass {
     by_task(faults, "releasing dependents", releases, |note| release(spool, &note));
     by_task(faults, "held tasks", due_tickets(spool), |(reason, id)| settle(spool, reason, id));
     by_task(faults, "expired tasks", due_timers(spool), |(ms, id)| expire(spool, ms, id));
-    part(faults, "journals", || spool.settle_journals());
+    part(faults, "journals", || spool.settle_journals(JOURNALS_REST));
     let mut started = Claimed::default();
     let expanded = intake::expand_first(spool, || started = start(spool, config));
     pass.faults.extend(expanded.context("expanding submissions").err());

@@ -4,7 +4,7 @@
 //! append, so that it stays visible as what it is.
 
 use crate::durable;
-use crate::model::{Event, EventKind, VERSION};
+use crate::model::{Event, EventKind, VERSION, hex};
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
@@ -74,11 +74,6 @@ pub fn read(path: &Path) -> std::io::Result<Vec<Event>> {
 /// SHA-256 in hexadecimal.
 pub fn hash(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
-}
-
-/// Bytes in hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 struct Tail {

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 /// How much of one end is kept in a journal, in bytes.
 const MOST: usize = 256 << 10;
@@ -230,16 +231,20 @@ impl Spool {
         let boot = boot_id().context("cannot read the boot's id")?;
         match all.iter().all(|name| name.as_encoded_bytes().starts_with(boot.as_bytes())) {
             true => Ok(()),
-            false => self.settle_journals(),
+            false => self.settle_journals(Duration::ZERO),
         }
     }
 
     /// Takes over the journals of supervisors that are gone: restores their ends if they are of an earlier boot, and waits
-    /// for the disk.
-    pub fn settle_journals(&self) -> anyhow::Result<()> {
+    /// for the disk. One that was written to in the last `rest` is left alone.
+    pub fn settle_journals(&self, rest: Duration) -> anyhow::Result<()> {
         let mut left = Vec::new();
         for name in names(&self.journal())? {
             let path = self.journal().join(name);
+            let age = path.metadata().ok().and_then(|meta| meta.modified().ok()?.elapsed().ok());
+            if age.is_some_and(|age| age < rest) {
+                continue;
+            }
             if let Some(held) = Lock::at(&path).try_take()? {
                 left.push((path, held));
             }
@@ -482,10 +487,12 @@ mod tests {
         journal.settle().unwrap();
         journal.add(&bench.entry()).unwrap();
         bench.write("attempts/1/steps/a.json", "b");
-        bench.spool.settle_journals().unwrap();
+        bench.spool.settle_journals(Duration::ZERO).unwrap();
         assert!(!bench.is_settled(), "its owner lives");
         drop(journal);
-        bench.spool.settle_journals().unwrap();
+        bench.spool.settle_journals(Duration::from_secs(60)).unwrap();
+        assert!(!bench.is_settled(), "most that are new have an owner");
+        bench.spool.settle_journals(Duration::ZERO).unwrap();
         assert_eq!(bench.read("attempts/1/steps/a.json"), "b", "nothing is lost without a restart");
         assert!(bench.is_settled());
 

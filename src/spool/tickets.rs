@@ -389,6 +389,25 @@ impl LockedTask {
 
     /// Moves the ticket from where it was found: one rename, synced. Fails if it is no longer there.
     pub fn move_ticket(&self, from: Found, to: Place, ticket: Ticket) -> Result<Found, SpoolError> {
+        let moved = self.rename_ticket(from, to, ticket)?;
+        if (moved.place, moved.ticket) != (from.place, from.ticket) {
+            self.sync_move(from, moved)?;
+        }
+        Ok(moved)
+    }
+
+    /// Waits until a move survives power loss.
+    pub fn sync_move(&self, from: Found, to: Found) -> Result<(), SpoolError> {
+        for found in [to, from] {
+            if let Some(folder) = self.spool.ticket_path(found.place, &found.ticket).parent() {
+                durable::sync_dir(folder).map_err(|e| SpoolError::io("sync", folder, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the ticket like [`Self::move_ticket`], without waiting for the disk.
+    pub fn rename_ticket(&self, from: Found, to: Place, ticket: Ticket) -> Result<Found, SpoolError> {
         let old = self.spool.ticket_path(from.place, &from.ticket);
         let new = self.spool.ticket_path(to, &ticket);
         if old == new {
@@ -415,9 +434,6 @@ impl LockedTask {
         }
         if to == Place::Queue {
             self.spool.queue_grew();
-        }
-        for folder in [new.parent(), old.parent()].into_iter().flatten() {
-            durable::sync_dir(folder).map_err(|e| SpoolError::io("sync", folder, e))?;
         }
         Ok(Found { place: to, ticket })
     }

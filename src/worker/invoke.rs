@@ -2,6 +2,7 @@
 
 use super::env;
 use super::fill::filler;
+use crate::model::hex;
 use crate::model::profile::{Forbidden, PromptBy, Switch, Template};
 use crate::model::{Effort, Permission, Profile};
 use sha2::{Digest as _, Sha256};
@@ -231,7 +232,6 @@ pub fn session_name(spool: &str, task: &str, attempt: u32, step: &str) -> String
     // Version 4, variant 1: programs check these bits.
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let (a, b, c, d, e) = (&bytes[..4], &bytes[4..6], &bytes[6..8], &bytes[8..10], &bytes[10..]);
     format!("{}-{}-{}-{}-{}", hex(a), hex(b), hex(c), hex(d), hex(e))
 }

@@ -103,7 +103,7 @@ pub fn hash_open(mut file: &fs::File) -> io::Result<(u64, String)> {
     let mut piece = vec![0; size.saturating_add(1).clamp(1 << 10, 128 << 10)];
     loop {
         match io::Read::read(&mut file, &mut piece)? {
-            0 => return Ok((length, crate::spool::events::hex(&hash.finalize()))),
+            0 => return Ok((length, crate::model::hex(&hash.finalize()))),
             n => {
                 hash.update(&piece[..n]);
                 length += n as u64;

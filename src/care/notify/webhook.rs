@@ -2,6 +2,7 @@
 
 use super::Details;
 use crate::model::config::Notify;
+use crate::model::hex;
 use anyhow::{Context as _, bail};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
@@ -58,8 +59,7 @@ fn sign(secret: &[u8], at: &str, body: &[u8]) -> anyhow::Result<String> {
     for part in [at.as_bytes(), b".", body] {
         mac.update(part);
     }
-    let hex: String = mac.finalize().into_bytes().iter().map(|b| format!("{b:02x}")).collect();
-    Ok(format!("sha256={hex}"))
+    Ok(format!("sha256={}", hex(&mac.finalize().into_bytes())))
 }
 
 #[cfg(test)]

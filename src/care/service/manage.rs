@@ -6,6 +6,7 @@ use super::{Kind, Mode, cron, launchd, systemd};
 use crate::care::heartbeat;
 use crate::durable;
 use crate::model::VERSION;
+use crate::model::hex;
 use crate::spool::Spool;
 use anyhow::{Context as _, bail};
 use serde::Serialize;
@@ -215,5 +216,5 @@ pub fn restart(spool: &Spool) -> anyhow::Result<&'static str> {
 }
 
 fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+    hex(&Sha256::digest(bytes))
 }

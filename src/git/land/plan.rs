@@ -9,6 +9,7 @@ use super::super::view::Identity;
 use super::super::worktree::check_name;
 use super::place::Root;
 use super::{How, Refusal, Step, bytes};
+use crate::model::hex;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -174,7 +175,7 @@ impl Heads {
 /// The hash of a checkout's index; `None` if it has none.
 pub(super) fn index_hash(git_dir: &Path) -> io::Result<Option<String>> {
     match fs::read(git_dir.join("index")) {
-        Ok(content) => Ok(Some(Sha256::digest(content).iter().map(|b| format!("{b:02x}")).collect())),
+        Ok(content) => Ok(Some(hex(&Sha256::digest(content)))),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
     }

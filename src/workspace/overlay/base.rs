@@ -3,6 +3,7 @@
 use super::{Overlay, root};
 use crate::durable::{self, GoOn};
 use crate::git::{Oid, Repo, Worktree, pristine, worktree};
+use crate::model::hex;
 use crate::spool::{Spool, names};
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
@@ -70,7 +71,7 @@ fn what(repo: &Repo, tree: &Worktree, commit: &Oid) -> anyhow::Result<String> {
     let settings = pristine::settings(repo, tree)?;
     let mut hash = Sha256::new();
     hash.update(format!("{commit}\0{settings}\0{}", crate::process::boot_id()?));
-    Ok(hash.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect())
+    Ok(hex(&hash.finalize()[..16]))
 }
 
 /// The numbers of the checkouts of one content, in order.
