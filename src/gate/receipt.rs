@@ -89,6 +89,8 @@ pub fn write(
         named.remove(&path);
     }
     if let Some(kept) = kept.as_deref_mut() {
+        // Its name is in the task's folder, which is not waited for now.
+        named.extend(proven.diff.map(|diff| root.join(&diff.path)));
         let mut others = BTreeSet::new();
         for path in named {
             let failed = || format!("cannot read {}", path.display());
@@ -114,6 +116,9 @@ pub fn write(
         Ok(())
     };
     durable::sync_below(root, &named, look).context("cannot sync what the receipt names")?;
+    if kept.is_some() && !named.is_empty() {
+        durable::sync_dir(root).context("cannot sync what the receipt names")?;
+    }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     let receipt = Receipt {
         version: VERSION,

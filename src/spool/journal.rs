@@ -5,14 +5,15 @@
 //! that one file, and leaves the others to the system. When it has nothing left to do it waits for those too, and
 //! removes its journal. What a restart of the machine left is put back from there before anybody looks.
 
-use super::{Place, Spool, SpoolError, done_place, events, names};
+use super::{Spool, SpoolError, events, names};
 use crate::durable::{self, Held, Lock};
-use crate::model::{TaskId, TaskResult};
+use crate::model::TaskId;
 use crate::process::boot_id;
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -84,12 +85,15 @@ impl Entry {
             Err(SpoolError::NoTask(_)) => return Ok(true),
             Err(e) => return Err(e.into()),
         };
-        if !self.is_last(spool) {
+        let counts = self.counts(spool);
+        if counts == Counts::Nothing {
             return Ok(true);
         }
         let root = locked.dir().path();
         for kept in &self.files {
-            if events::hash(kept.text.as_bytes()) != kept.sha256 {
+            let is_record = kept.path.starts_with("attempts") || kept.path == Path::new("events.jsonl");
+            let counts = counts == Counts::Wholly || is_record;
+            if !counts || events::hash(kept.text.as_bytes()) != kept.sha256 {
                 continue;
             }
             let Some(path) = own_path(root, &kept.path) else { continue };
@@ -106,24 +110,28 @@ impl Entry {
         Ok(true)
     }
 
-    /// Whether this is how the task ended, as far as its folder and its ticket tell.
-    fn is_last(&self, spool: &Spool) -> bool {
+    /// What of it still counts, as far as the task's folder tells.
+    fn counts(&self, spool: &Spool) -> Counts {
         // One that cannot be read was cut short.
-        let there = spool.read_result(self.task).ok().flatten();
-        let kept = self.files.iter().find(|kept| kept.path == Path::new("result.json"));
-        let own = kept.and_then(|kept| serde_json::from_str::<TaskResult>(&kept.text).ok());
-        // What was too long to be kept was waited for.
-        let named = own.as_ref().or(there.as_ref()).and_then(|result| done_place(&result.ticket));
-        let is_here = named.is_some_and(|found| {
-            let mut places = [found.place, Place::Running].into_iter();
-            places.any(|place| spool.ticket_path(place, &found.ticket).exists())
-        });
-        let is_other = |result: TaskResult| {
-            let receipt = result.receipt.map(|receipt| receipt.sha256);
-            result.attempt >= self.attempt && receipt.as_deref() != Some(&self.receipt)
-        };
-        is_here && !there.is_some_and(is_other)
+        let Some(result) = spool.read_result(self.task).ok().flatten() else { return Counts::Wholly };
+        let receipt = result.receipt.map(|receipt| receipt.sha256);
+        match result.attempt.cmp(&self.attempt) {
+            Ordering::Less => Counts::Wholly,
+            Ordering::Equal if receipt.as_deref() == Some(&self.receipt) => Counts::Wholly,
+            // Somebody else recorded the end of this attempt, later.
+            Ordering::Equal => Counts::Nothing,
+            Ordering::Greater => Counts::Records,
+        }
     }
+}
+
+/// What of an end still counts.
+#[derive(PartialEq, Eq)]
+enum Counts {
+    Wholly,
+    /// The attempt's own: another one has ended since.
+    Records,
+    Nothing,
 }
 
 /// Where a kept file belongs. `None`: outside of the task's folder.
@@ -292,8 +300,8 @@ impl Spool {
 mod tests {
     use super::super::bare_result_of;
     use super::*;
+    use crate::model::State;
     use crate::model::result::FileRef;
-    use crate::model::{Short, State, Ticket};
 
     struct Bench {
         dir: tempfile::TempDir,
@@ -307,18 +315,12 @@ mod tests {
             let spool = Spool::open(dir.path()).unwrap();
             let task = TaskId::generate();
             let bench = Bench { dir, spool, task };
-            fs::write(bench.spool.running().join(bench.ticket().to_string()), "").unwrap();
             for (path, text) in [("attempts/1/steps/a.json", "a"), ("events.jsonl", "first\n")] {
                 bench.write(path, text);
             }
             bench.write("receipt.json", "receipt");
             bench.write("result.json", &bench.result(1, "receipt"));
             bench
-        }
-
-        fn ticket(&self) -> Ticket {
-            let worker = Short::of("shell");
-            Ticket { key: 1, task: self.task, repo: Short::NONE, worker, attempt: 1 }
         }
 
         fn path(&self, name: &str) -> PathBuf {
@@ -339,7 +341,6 @@ mod tests {
             let mut result = bare_result_of(self.task, worker, State::Succeeded, None, String::new());
             result.attempt = attempt;
             let sha256 = events::hash(receipt.as_bytes());
-            result.ticket = format!("done/000001/{}.succeeded", self.ticket());
             result.receipt = Some(FileRef { path: "receipt.json".into(), bytes: 7, sha256 });
             serde_json::to_string(&result).unwrap()
         }
@@ -426,17 +427,20 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_went_on_or_is_gone_is_left_alone() {
+    fn of_an_attempt_after_which_another_ended_the_records_are_put_back() {
         let bench = Bench::new();
         bench.journal();
-        let running = bench.spool.running().join(bench.ticket().to_string());
-        let next = bench.ticket().with_attempt(2).to_string();
-        fs::rename(running, bench.spool.queue().join(next)).unwrap();
+        bench.write("attempts/1/steps/a.json", "");
         fs::remove_file(bench.path("receipt.json")).unwrap();
+        bench.write("result.json", &bench.result(2, "of the second"));
         bench.restart();
+        assert_eq!(bench.read("attempts/1/steps/a.json"), "a");
         assert_eq!(bench.read("receipt.json"), "");
         assert!(bench.is_settled());
+    }
 
+    #[test]
+    fn a_task_that_is_gone_stays_so() {
         let bench = Bench::new();
         bench.journal();
         fs::remove_dir_all(bench.path("")).unwrap();
