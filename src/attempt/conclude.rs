@@ -231,6 +231,7 @@ fn end(
 }
 
 fn retry(locked: &LockedTask, found: Found, n: u32, next: &Next) -> anyhow::Result<()> {
+    locked.settle_record()?;
     let task = fallback(locked, n)?;
     remove_tmp(locked, n);
     locked.event(Some(n), EventKind::Retry { attempt: n + 1, until: Some(next.until) })?;

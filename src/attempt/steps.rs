@@ -9,7 +9,7 @@ use crate::keeper::{
 use crate::model::{Class, Command, Event, EventKind, Phase};
 use crate::process::{Census, Identity, Survivor};
 use crate::redact;
-use crate::spool::{AttemptDir, events, is_empty};
+use crate::spool::{AttemptDir, events};
 use crate::worker::env;
 use anyhow::Context as _;
 use std::collections::BTreeMap;
@@ -107,19 +107,6 @@ impl Attempt {
         Ok(plan)
     }
 
-    /// Waits for the disk to have the task, if whoever expanded it may not have done that yet: nothing is started of which
-    /// a power loss would take the record and leave the submission.
-    fn settle_record(&self) -> anyhow::Result<()> {
-        let spool = self.locked.spool();
-        if is_empty(&spool.intake())? {
-            return Ok(());
-        }
-        let dir = self.locked.dir();
-        durable::sync_file(&dir.record(1))?;
-        durable::sync_dir(dir.path())?;
-        Ok(durable::sync_dir(&spool.tasks())?)
-    }
-
     /// Carries a step to its end. What ends the attempt whatever the step was comes back as [`End`].
     pub(super) fn carry_step(
         &self,
@@ -138,7 +125,7 @@ impl Attempt {
         }
         let new = !dir.join("exit.json").exists();
         if new {
-            self.settle_record()?;
+            self.locked.settle_record()?;
         }
         let ended_before = self.lost.borrow_mut().remove(step);
         let carried = match ended_before {

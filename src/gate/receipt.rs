@@ -94,7 +94,9 @@ pub fn write(
         let mut others = BTreeSet::new();
         for path in named {
             let failed = || format!("cannot read {}", path.display());
-            if path.metadata().with_context(failed)?.len() > Entry::LONGEST {
+            // Of a copy, the mode counts too.
+            let is_copy = path.starts_with(locked.dir().artifacts());
+            if is_copy || path.metadata().with_context(failed)?.len() > Entry::LONGEST {
                 others.insert(path);
                 continue;
             }
@@ -116,9 +118,6 @@ pub fn write(
         Ok(())
     };
     durable::sync_below(root, &named, look).context("cannot sync what the receipt names")?;
-    if kept.is_some() && !named.is_empty() {
-        durable::sync_dir(root).context("cannot sync what the receipt names")?;
-    }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     let receipt = Receipt {
         version: VERSION,
@@ -147,11 +146,20 @@ pub fn write(
     let bytes = serde_json::to_vec_pretty(&receipt)?;
     let path = locked.dir().receipt();
     let sha256 = events::hash(&bytes);
-    let is_kept = kept.is_some_and(|kept| kept.keep_receipt(root, &path, &bytes, &sha256));
-    // The result is put beside it next, and syncs the folder.
-    let sync = || if is_kept { Ok(()) } else { durable::sync_file(&path) };
-    let written = durable::replace_unsynced(&path, &bytes).and_then(|()| sync());
-    written.with_context(|| format!("cannot write {}", path.display()))?;
+    let failed = || format!("cannot write {}", path.display());
+    durable::replace_unsynced(&path, &bytes).with_context(failed)?;
+    match kept.map(|kept| kept.keep_receipt(root, &path, &bytes, &sha256)) {
+        // The result is put beside it next, and syncs the folder.
+        None => durable::sync_file(&path).with_context(failed)?,
+        Some(is_kept) => {
+            if !is_kept {
+                durable::sync_file(&path).with_context(failed)?;
+            }
+            if !is_kept || !named.is_empty() {
+                durable::sync_dir(root).with_context(failed)?;
+            }
+        }
+    }
     Ok(FileRef { path: "receipt.json".into(), bytes: bytes.len() as u64, sha256 })
 }
 

@@ -2,12 +2,12 @@
 //! everything is on the disk.
 
 use crate::durable;
-use crate::model::{EventKind, HeldReason, Intake, State, Task, VERSION};
+use crate::model::{EventKind, HeldReason, Intake, State, Task, TaskId, VERSION};
 use crate::spool::{
     EventLog, Found, LockedTask, Place, Spool, SpoolError, events, names, ticket_of, waiting_message,
 };
 use anyhow::Context as _;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -20,75 +20,117 @@ pub fn expand(spool: &Spool) -> anyhow::Result<()> {
 }
 
 /// Like [`expand`], but calls `go_on` before it waits for the disk, with the last of them in place: until then their
-/// intake files stand, and who starts one waits for what is its own.
+/// intake files stand, and who starts one, or ends it, waits for what is its own. `go_on` is called whatever fails.
 pub fn expand_first(spool: &Spool, go_on: impl FnOnce()) -> anyhow::Result<()> {
-    if pending(spool)?.is_empty() {
+    let mut go_on = Some(go_on);
+    let done = expand_all(spool, || {
+        if let Some(go_on) = go_on.take() {
+            go_on();
+        }
+    });
+    if let Some(go_on) = go_on {
         go_on();
+    }
+    done
+}
+
+fn expand_all(spool: &Spool, go_on: impl FnOnce()) -> anyhow::Result<()> {
+    if pending(spool)?.is_empty() {
         return Ok(());
     }
     let lock = spool.lock("intake");
     let _one_at_a_time = lock.take().context("cannot lock the intake")?;
     let pending = pending(spool)?;
+    let left = left_by_restart(spool)?;
     let (first, last) = pending.split_at(pending.len().saturating_sub(1) / TOGETHER * TOGETHER);
     let mut failed = Ok(());
     for some in first.chunks(TOGETHER) {
-        failed = failed.and(put(spool, some).and_then(Unsynced::finish).or_else(|_| one_by_one(spool, some)));
+        failed = failed.and(put(spool, some, &left).finish(spool, &left));
     }
-    let unsynced = put(spool, last);
+    let unsynced = put(spool, last, &left);
     go_on();
-    failed.and(unsynced.and_then(Unsynced::finish).or_else(|_| one_by_one(spool, last)))
-}
-
-/// Expands submissions, each by itself.
-fn one_by_one(spool: &Spool, paths: &[PathBuf]) -> anyhow::Result<()> {
-    let mut failed = Ok(());
-    for path in paths {
-        if let Err(e) = put(spool, std::slice::from_ref(path)).and_then(Unsynced::finish) {
-            failed = Err(e.context(format!("cannot expand {}", path.display())));
-        }
-    }
-    failed
+    failed.and(unsynced.finish(spool, &left))
 }
 
 /// Submissions that are expanded, and not waited for.
-struct Unsynced<'a> {
-    submissions: &'a [PathBuf],
+#[derive(Default)]
+struct Unsynced {
+    submissions: Vec<PathBuf>,
     records: Vec<PathBuf>,
     /// Folders that many write into are waited for once.
     folders: BTreeSet<PathBuf>,
+    /// What could not be expanded.
+    failed: Option<anyhow::Error>,
 }
 
-fn put<'a>(spool: &Spool, submissions: &'a [PathBuf]) -> anyhow::Result<Unsynced<'a>> {
-    let folders = BTreeSet::from([spool.tasks()]);
-    let mut unsynced = Unsynced { submissions, records: Vec::new(), folders };
+/// Expands some submissions. One that cannot be does not stop the others.
+fn put(spool: &Spool, submissions: &[PathBuf], left: &Left) -> Unsynced {
+    let mut all = Unsynced::default();
     for path in submissions {
-        expand_one(spool, path, &mut unsynced)?;
+        let mut one = Unsynced::default();
+        match expand_one(spool, path, left, &mut one) {
+            Ok(()) => {
+                all.submissions.push(path.clone());
+                all.records.append(&mut one.records);
+                all.folders.append(&mut one.folders);
+            }
+            Err(e) => all.failed = Some(e.context(format!("cannot expand {}", path.display()))),
+        }
     }
-    Ok(unsynced)
+    if !all.submissions.is_empty() {
+        all.folders.insert(spool.tasks());
+    }
+    all
 }
 
-impl Unsynced<'_> {
-    /// Waits for the disk; then the intake files may go.
-    fn finish(self) -> anyhow::Result<()> {
-        if self.submissions.is_empty() {
-            return Ok(());
+impl Unsynced {
+    /// Waits for the disk; then the intake files may go. Where that fails, it is tried for each by itself.
+    fn finish(self, spool: &Spool, left: &Left) -> anyhow::Result<()> {
+        let mut failed = self.failed.map_or(Ok(()), Err);
+        match Unsynced::sync(&self.records, &self.folders) {
+            Ok(()) => {
+                for path in &self.submissions {
+                    durable::remove_file(path)?;
+                }
+            }
+            Err(e) if self.submissions.len() < 2 => failed = Err(e),
+            Err(_) => {
+                for path in &self.submissions {
+                    failed = failed.and(put(spool, std::slice::from_ref(path), left).finish(spool, left));
+                }
+            }
         }
+        failed
+    }
+
+    fn sync(records: &[PathBuf], folders: &BTreeSet<PathBuf>) -> anyhow::Result<()> {
         // What was pruned meanwhile need not be there.
-        let unless_gone = |synced: io::Result<()>| match synced {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        let unless_gone = |synced: io::Result<()>, path: &Path| match synced {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(e).with_context(|| format!("cannot sync {}", path.display()))
+            }
             _ => Ok(()),
         };
-        for record in &self.records {
-            unless_gone(durable::sync_file(record))?;
+        for record in records {
+            unless_gone(durable::sync_file(record), record)?;
         }
-        for folder in &self.folders {
-            unless_gone(durable::sync_dir(folder))?;
-        }
-        for path in self.submissions {
-            durable::remove_file(path)?;
+        for folder in folders {
+            unless_gone(durable::sync_dir(folder), folder)?;
         }
         Ok(())
     }
+}
+
+/// Tickets that may be there though the record of their task is not.
+type Left = HashMap<TaskId, Found>;
+
+/// What an expansion may have left that a restart of the machine cut short: all tickets, if nobody has claimed
+/// anything in this boot.
+fn left_by_restart(spool: &Spool) -> anyhow::Result<Left> {
+    if spool.knows_boot()? {
+        return Ok(Left::new());
+    }
+    Ok(spool.not_ended()?.into_iter().map(|found| (found.ticket.task, found)).collect())
 }
 
 /// Whether a submission waits that can be expanded. One that cannot be read will not be, however long one
@@ -118,16 +160,16 @@ fn pending(spool: &Spool) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Makes what a submission asks for.
-fn expand_one(spool: &Spool, path: &Path, unsynced: &mut Unsynced<'_>) -> anyhow::Result<()> {
+fn expand_one(spool: &Spool, path: &Path, left: &Left, unsynced: &mut Unsynced) -> anyhow::Result<()> {
     let Some(intake) = crate::spool::read_json::<Intake>(path)? else { return Ok(()) };
     anyhow::ensure!(intake.version <= VERSION, "written by a newer version");
     for task in &intake.tasks {
-        expand_task(spool, task, unsynced)?;
+        expand_task(spool, task, left, unsynced)?;
     }
     Ok(())
 }
 
-fn expand_task(spool: &Spool, task: &Task, unsynced: &mut Unsynced<'_>) -> anyhow::Result<()> {
+fn expand_task(spool: &Spool, task: &Task, left: &Left, unsynced: &mut Unsynced) -> anyhow::Result<()> {
     let touched = &mut unsynced.folders;
     let dir = spool.task(task.id);
     durable::ensure_dir(dir.path())?;
@@ -139,19 +181,15 @@ fn expand_task(spool: &Spool, task: &Task, unsynced: &mut Unsynced<'_>) -> anyho
     // must not wait for that.
     let Some(locked) = spool.lock_task_unless(task.id, |_| true)? else { return Ok(()) };
     let is_whole = crate::spool::read_json::<Task>(&record).is_ok_and(|known| known.is_some());
-    let bytes = task.to_bytes();
-    if !is_whole {
-        durable::replace_unsynced(&record, &bytes)?;
-    }
-    if dir.events().metadata().map_or(true, |meta| meta.len() == 0) {
-        EventLog::open(&dir.events())?.add(None, EventKind::Submitted { sha256: events::hash(&bytes) })?;
-    }
-    // A record without a ticket is what a crash leaves; one with a ticket was expanded before. A power loss may take the
-    // record, and leave a ticket where it was put.
-    let known = if is_whole { locked.ticket()? } else { spool.look(task)? };
-    if let Some(found) = known {
+    // A record without a ticket is what a crash leaves; one with a ticket was expanded before.
+    if is_whole && let Some(found) = locked.ticket()? {
         touched.extend(spool.ticket_path(found.place, &found.ticket).parent().map(Path::to_owned));
         return look_again(spool, task, locked, found);
+    }
+    let bytes = task.to_bytes();
+    durable::replace_unsynced(&record, &bytes)?;
+    if dir.events().metadata().map_or(true, |meta| meta.len() == 0) {
+        EventLog::open(&dir.events())?.add(None, EventKind::Submitted { sha256: events::hash(&bytes) })?;
     }
     for need in &task.needs {
         let dependents = spool.task(*need).dependents();
@@ -170,6 +208,10 @@ fn expand_task(spool: &Spool, task: &Task, unsynced: &mut Unsynced<'_>) -> anyho
         touched.insert(spool.timers());
     }
     let ticket = ticket_of(task, 1);
+    if let Some(found) = left.get(&task.id) {
+        // A power loss took the record, and left the ticket where it was.
+        return look_again(spool, task, locked, *found);
+    }
     let place = first_place(spool, task, &locked)?;
     locked.put_ticket(place, &ticket)?;
     if let Some(folder) = spool.ticket_path(place, &ticket).parent() {

@@ -230,7 +230,14 @@ pub fn claim(spool: &Spool, config: &Config) -> anyhow::Result<Claimed> {
     }
     let limits = Limits::of(spool, config);
     loop {
-        let next = claim_alone(spool, &limits, None, &mut claimed.faults)?;
+        let next = match claim_alone(spool, &limits, None, &mut claimed.faults) {
+            Ok(next) => next,
+            // Those that were started are to be reaped all the same.
+            Err(e) => {
+                claimed.faults.push(e);
+                None
+            }
+        };
         let Some((locked, found)) = next else { return Ok(claimed) };
         let id = locked.id();
         match attempt::spawn(locked, found.ticket.attempt) {

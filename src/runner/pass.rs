@@ -3,7 +3,7 @@
 use super::claim::{self, Claimed};
 use crate::intake::{self, Admitted};
 use crate::model::{Config, HeldReason, RequestKind, RequestName, TaskId, TimedTicket};
-use crate::spool::{Place, Spool, SpoolError, names, parsed};
+use crate::spool::{Place, Spool, SpoolError, is_empty, names, parsed};
 use anyhow::Context as _;
 use chrono::Utc;
 use std::ffi::OsStr;
@@ -103,6 +103,8 @@ fn request(spool: &Spool, name: RequestName) -> anyhow::Result<()> {
         Ok(Some(locked)) => locked,
         // Its supervisor or keeper sees to it.
         Ok(None) => return Ok(()),
+        // It may be about one that is not expanded yet.
+        Err(SpoolError::NoTask(_)) if !is_empty(&spool.intake())? => return Ok(()),
         Err(SpoolError::NoTask(_)) => return Ok(spool.drop_request(name)?),
         Err(e) => return Err(e.into()),
     };
@@ -173,6 +175,7 @@ fn expire(spool: &Spool, ms: u64, id: TaskId) -> anyhow::Result<()> {
             return Ok(crate::durable::remove_file(&timer)?);
         }
         Ok(None) => return Ok(()),
+        Err(SpoolError::NoTask(_)) if !is_empty(&spool.intake())? => return Ok(()),
         Err(SpoolError::NoTask(_)) => return Ok(crate::durable::remove_file(&timer)?),
         Err(e) => return Err(e.into()),
     };
@@ -257,14 +260,18 @@ mod tests {
         }
 
         fn submit(&self, change: impl FnOnce(&mut TaskSpec)) -> TaskId {
+            let id = self.submit_only(change);
+            intake::expand(&self.spool).unwrap();
+            id
+        }
+
+        fn submit_only(&self, change: impl FnOnce(&mut TaskSpec)) -> TaskId {
             let mut task = TaskSpec::new("true");
             task.worker = Some("shell".parse().unwrap());
             change(&mut task);
             let by = SubmittedBy { door: Door::Library, client: None, file: None, results: None };
             let one = Submission::One(Box::new(task));
-            let id = intake::submit(&self.spool, &self.config, one, by).unwrap()[0].id;
-            intake::expand(&self.spool).unwrap();
-            id
+            intake::submit(&self.spool, &self.config, one, by).unwrap()[0].id
         }
 
         /// Leaves a task as its failed first attempt does that is to be repeated.
@@ -372,6 +379,60 @@ mod tests {
         intake::expand(&bench.spool).unwrap();
         assert!(!left.exists());
         assert_eq!(bench.state(id), State::Running);
+    }
+
+    #[test]
+    fn a_broken_submission_holds_up_neither_the_others_nor_the_pass() {
+        let bench = Bench::new();
+        std::fs::write(bench.spool.intake().join("0.json"), "{").unwrap();
+        let good = bench.submit_only(|_| {});
+        let mut state = None;
+        let done = intake::expand_first(&bench.spool, || state = Some(bench.state(good)));
+        assert!(format!("{:#}", done.unwrap_err()).contains("0.json"));
+        assert_eq!(state, Some(State::Queued), "before it waits for the disk");
+        assert_eq!(names(&bench.spool.intake()).unwrap(), ["0.json"]);
+
+        std::fs::remove_dir_all(bench.spool.intake()).unwrap();
+        std::fs::write(bench.spool.intake(), "").unwrap();
+        let mut called = false;
+        assert!(intake::expand_first(&bench.spool, || called = true).is_err());
+        assert!(called, "what fails here stops nothing else");
+    }
+
+    #[test]
+    fn a_ticket_whose_record_a_restart_took_stays_where_it_was() {
+        let bench = Bench::new();
+        let running = bench.submit(|_| {});
+        drop(bench.claim(running));
+        let soon = Utc::now() + TimeDelta::milliseconds(50);
+        let held = bench.submit(|task| task.not_before = Some(soon));
+        std::fs::write(bench.spool.lock_path("boot"), "another").unwrap();
+        for id in [running, held] {
+            let intake = crate::model::Intake {
+                version: crate::model::VERSION,
+                tasks: vec![bench.spool.read_task(id).unwrap()],
+            };
+            let path = bench.spool.intake().join(format!("{id}.json"));
+            std::fs::write(path, serde_json::to_vec(&intake).unwrap()).unwrap();
+            std::fs::remove_dir_all(bench.spool.task(id).path()).unwrap();
+        }
+        std::thread::sleep((soon - Utc::now()).to_std().unwrap_or_default());
+        intake::expand(&bench.spool).unwrap();
+        assert_eq!((bench.state(running), bench.state(held)), (State::Running, State::Held));
+        assert_eq!(bench.spool.not_ended().unwrap().len(), 2);
+        assert_eq!(names(&bench.spool.intake()).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_wish_about_a_task_that_is_not_expanded_yet_waits_for_it() {
+        let mut bench = Bench::new();
+        bench.config.max_concurrency = 0;
+        let id = bench.submit_only(|_| {});
+        bench.spool.request(id, 1, RequestKind::Cancel, None, None).unwrap();
+        bench.pass();
+        bench.pass();
+        assert_eq!(bench.state(id), State::Cancelled);
+        assert_eq!(bench.spool.all_requests().unwrap(), []);
     }
 
     #[test]

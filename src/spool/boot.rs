@@ -15,17 +15,22 @@ use std::time::SystemTime;
 const CUT: &str = "cut-by-restart";
 
 impl Spool {
+    /// Whether somebody looked in this boot already for what the restart cut short.
+    pub fn knows_boot(&self) -> anyhow::Result<bool> {
+        let boot = boot_id().context("cannot read the boot's id")?;
+        Ok(std::fs::read(self.lock_path("boot")).is_ok_and(|id| id == boot.as_bytes()))
+    }
+
     /// Marks the attempts that were claimed before the machine was started, if nobody has yet.
     pub fn mark_cut_attempts(&self) -> anyhow::Result<()> {
         let boot = boot_id().context("cannot read the boot's id")?;
         let known = self.lock_path("boot");
-        let is_known = || std::fs::read(&known).is_ok_and(|id| id == boot.as_bytes());
-        if is_known() {
+        if self.knows_boot()? {
             return Ok(());
         }
         let lock = self.lock("claim");
         let _alone = lock.take().context("cannot lock for claiming")?;
-        if is_known() {
+        if self.knows_boot()? {
             return Ok(());
         }
         // A spool without the file was last used by a version that waited for every record.

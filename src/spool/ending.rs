@@ -27,6 +27,7 @@ impl LockedTask {
         mut result: TaskResult,
         kept: Option<(&Journal, Entry)>,
     ) -> anyhow::Result<()> {
+        self.settle_record()?;
         let state = result.state;
         let place = self.done_place(state)?;
         let path = self.spool.ticket_path(place, &from.ticket);

@@ -62,6 +62,10 @@ impl Entry {
         let (Ok(text), Ok(path)) = (std::str::from_utf8(bytes), path.strip_prefix(root)) else {
             return false;
         };
+        // A name that is no text cannot be written there.
+        if path.to_str().is_none() {
+            return false;
+        }
         self.files.push(Kept { path: path.to_owned(), sha256: sha256.to_owned(), text: text.to_owned() });
         true
     }
@@ -224,6 +228,18 @@ fn sync(spool: &Spool, ends: &[BTreeSet<PathBuf>]) -> anyhow::Result<()> {
     }
 }
 
+/// Takes a journal whose owner is gone, and reads it. `None`: it has one, or was written to in the last `rest`.
+fn take_over(path: &Path, of_this_boot: bool, rest: Duration) -> io::Result<Option<(Held, Vec<u8>)>> {
+    let age = path.metadata().ok().and_then(|meta| meta.modified().ok()?.elapsed().ok());
+    let held = match of_this_boot {
+        true if age.is_some_and(|age| age < rest) => None,
+        true => Lock::at(path).try_take()?,
+        // Whoever has it is putting back what it holds: nobody is to look before that is done.
+        false => Some(Lock::at(path).take()?),
+    };
+    held.map(|held| Ok((held, fs::read(path)?))).transpose()
+}
+
 impl Spool {
     /// Journals of supervisors.
     pub fn journal(&self) -> PathBuf {
@@ -246,26 +262,22 @@ impl Spool {
     /// Takes over the journals of supervisors that are gone: restores their ends if they are of an earlier boot, and waits
     /// for the disk. One that was written to in the last `rest` is left alone.
     pub fn settle_journals(&self, rest: Duration) -> anyhow::Result<()> {
-        let mut left = Vec::new();
-        for name in names(&self.journal())? {
-            let path = self.journal().join(name);
-            let age = path.metadata().ok().and_then(|meta| meta.modified().ok()?.elapsed().ok());
-            if age.is_some_and(|age| age < rest) {
-                continue;
-            }
-            if let Some(held) = Lock::at(&path).try_take()? {
-                left.push((path, held));
-            }
-        }
-        if left.is_empty() {
-            return Ok(());
-        }
         let boot = boot_id().context("cannot read the boot's id")?;
+        let (mut left, mut failed) = (Vec::new(), None);
+        for name in names(&self.journal())? {
+            let of_this_boot = name.as_encoded_bytes().starts_with(boot.as_bytes());
+            let path = self.journal().join(name);
+            match take_over(&path, of_this_boot, rest) {
+                Ok(Some((held, bytes))) => left.push((path, of_this_boot, held, bytes)),
+                Ok(None) => {}
+                // One that cannot be read does not stop the others (I10).
+                Err(e) => {
+                    failed = Some(anyhow::Error::new(e).context(format!("cannot read {}", path.display())))
+                }
+            }
+        }
         let mut entries = BTreeMap::new();
-        for (path, _) in &left {
-            let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-            let of_this_boot = name.starts_with(boot.as_bytes());
+        for (_, of_this_boot, _, bytes) in &left {
             // A line that was cut short was never relied on.
             for entry in bytes.split(|b| *b == b'\n').flat_map(serde_json::from_slice::<Entry>) {
                 let known =
@@ -275,9 +287,8 @@ impl Spool {
                 }
             }
         }
-        // One that cannot be put back does not stop the others (I10).
-        let (mut busy, mut failed) = (false, None);
-        for (entry, _) in entries.values().filter(|(_, of_this_boot)| !of_this_boot) {
+        let mut busy = false;
+        for (entry, _) in entries.values().filter(|(_, of_this_boot)| !*of_this_boot) {
             match entry.restore(self).with_context(|| format!("task {}", entry.task)) {
                 Ok(restored) => busy |= !restored,
                 Err(e) => failed = Some(e),
@@ -288,7 +299,7 @@ impl Spool {
             return Err(e.context("what a restart took from an end could not be put back"));
         }
         if !busy {
-            for (path, _held) in left {
+            for (path, _, _held, _) in left {
                 durable::remove_file(&path)?;
             }
         }
@@ -302,6 +313,7 @@ mod tests {
     use super::*;
     use crate::model::State;
     use crate::model::result::FileRef;
+    use std::os::unix::ffi::OsStrExt as _;
 
     struct Bench {
         dir: tempfile::TempDir,
@@ -440,6 +452,18 @@ mod tests {
     }
 
     #[test]
+    fn one_journal_that_cannot_be_read_does_not_stop_the_others() {
+        let bench = Bench::new();
+        bench.journal();
+        bench.write("receipt.json", "");
+        fs::create_dir(bench.spool.journal().join("a-folder")).unwrap();
+        bench.restart();
+        assert_eq!(bench.read("receipt.json"), "receipt");
+        let told = bench.spool.settle_journals(Duration::ZERO).unwrap_err();
+        assert!(format!("{told:#}").contains("a-folder"), "{told:#}");
+    }
+
+    #[test]
     fn a_task_that_is_gone_stays_so() {
         let bench = Bench::new();
         bench.journal();
@@ -512,6 +536,8 @@ mod tests {
         let root = bench.path("");
         let mut entry = Entry::new(bench.task, 1);
         assert!(!entry.keep(&root, &root.join("a"), &[0xff], "x"));
+        let name = std::ffi::OsStr::from_bytes(b"a\xff");
+        assert!(!entry.keep(&root, &root.join(name), b"a", "x"), "a name that is no text");
         assert!(!entry.keep(&root, &root.join("a"), &vec![b'a'; 64 << 10 | 1], "x"));
         let kept = (0..9).filter(|_| entry.keep(&root, &root.join("a"), &vec![b'a'; 64 << 10], "x")).count();
         assert_eq!(kept, 4);

@@ -10,6 +10,7 @@ pub mod events;
 mod head;
 mod journal;
 mod layout;
+mod lookup;
 pub mod notices;
 mod query;
 mod requests;

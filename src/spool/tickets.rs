@@ -159,85 +159,6 @@ impl Spool {
         read_record(&dir, dir.last_revision())
     }
 
-    /// Finds a task's ticket without its lock. `None` may mean that it was between two folders each time.
-    pub fn find_ticket(&self, id: TaskId) -> Result<Option<Found>, SpoolError> {
-        match self.read_task(id) {
-            Ok(task) if task.id == id => {
-                for _ in 0..3 {
-                    if let Some(found) = self.look(&task)? {
-                        return Ok(Some(found));
-                    }
-                }
-            }
-            // A worker spoiled the record: the names of tickets still tell, so that the task can be ended.
-            Ok(_) | Err(SpoolError::Broken(..)) => {
-                if let Some(found) = self.ended(id).ok().flatten() {
-                    return Ok(Some(found));
-                }
-            }
-            Err(e) => return Err(e),
-        }
-        self.search(id)
-    }
-
-    /// Looks where a ticket ought to be: a few `stat`s.
-    pub fn look(&self, task: &Task) -> Result<Option<Found>, SpoolError> {
-        let dir = self.task(task.id);
-        let first = ticket_of(task, 1);
-        let last = dir.last_attempt();
-        let holds: Vec<Place> = HeldReason::ALL
-            .iter()
-            .filter(|r| !matches!(r, HeldReason::Time | HeldReason::Quota))
-            .map(|r| Place::Held(*r, None))
-            .chain(self.read_hold(task.id).and_then(|h| h.until.map(|u| Place::Held(h.reason, Some(u)))))
-            .collect();
-        for attempt in last.max(1)..=last + 1 {
-            let ticket = first.with_attempt(attempt);
-            for place in [Place::Queue, Place::Running].into_iter().chain(holds.iter().copied()) {
-                if self.ticket_path(place, &ticket).exists() {
-                    return Ok(Some(Found { place, ticket }));
-                }
-            }
-        }
-        self.ended(task.id)
-    }
-
-    /// Looks where a task's result says that its ticket is.
-    fn ended(&self, id: TaskId) -> Result<Option<Found>, SpoolError> {
-        let named = self.read_result(id)?.and_then(|r| done_place(&r.ticket));
-        Ok(named
-            .filter(|found| found.ticket.task == id && self.ticket_path(found.place, &found.ticket).exists()))
-    }
-
-    /// Looks everywhere: for a ticket whose name does not follow from the record, as after an edit that a
-    /// crash cut short.
-    fn search(&self, id: TaskId) -> Result<Option<Found>, SpoolError> {
-        let read = |dir: PathBuf| parsed::<Ticket>(&dir).map_err(|e| SpoolError::io("read", &dir, e));
-        for place in [Place::Queue, Place::Running]
-            .into_iter()
-            .chain([HeldReason::Needs, HeldReason::Answer, HeldReason::Hand].map(|r| Place::Held(r, None)))
-        {
-            let dir = match place {
-                Place::Queue => self.queue(),
-                Place::Held(reason, _) => self.held(reason),
-                _ => self.running(),
-            };
-            if let Some(ticket) = read(dir)?.into_iter().find(|t| t.task == id) {
-                return Ok(Some(Found { place, ticket }));
-            }
-        }
-        for reason in [HeldReason::Time, HeldReason::Quota] {
-            let dir = self.held(reason);
-            let timed = parsed::<TimedTicket>(&dir).map_err(|e| SpoolError::io("read", &dir, e))?;
-            if let Some(timed) = timed.into_iter().find(|t| t.ticket.task == id) {
-                let until =
-                    DateTime::from_timestamp_millis(i64::try_from(timed.until_ms).unwrap_or(i64::MAX));
-                return Ok(Some(Found { place: Place::Held(reason, until), ticket: timed.ticket }));
-            }
-        }
-        Ok(None)
-    }
-
     /// Reads why a task is held, if it is.
     pub fn read_hold(&self, id: TaskId) -> Option<Hold> {
         serde_json::from_slice(&std::fs::read(self.task(id).hold()).ok()?).ok()
@@ -359,6 +280,24 @@ impl LockedTask {
     /// The ticket. Since we hold the lock, `None` means that there is none.
     pub fn ticket(&self) -> Result<Option<Found>, SpoolError> {
         self.spool.find_ticket(self.id())
+    }
+
+    /// Waits for the disk to have the task, if whoever expanded it may not have done that yet: nothing is started, and no
+    /// ticket moved on, of which a power loss would take the folder and leave the submission.
+    pub fn settle_record(&self) -> Result<(), SpoolError> {
+        let (intake, record) = (self.spool.intake(), self.dir.record(1));
+        if super::is_empty(&intake).map_err(|e| SpoolError::io("read", &intake, e))? {
+            return Ok(());
+        }
+        match durable::sync_file(&record) {
+            // A worker removed it.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            other => other.map_err(|e| SpoolError::io("sync", &record, e))?,
+        }
+        for folder in [self.dir.path(), &self.spool.tasks()] {
+            durable::sync_dir(folder).map_err(|e| SpoolError::io("sync", folder, e))?;
+        }
+        Ok(())
     }
 
     /// Adds to the task's history.
