@@ -381,6 +381,7 @@ mod tests {
         assert_eq!(bench.state(id), State::Running);
     }
 
+    /// I10.
     #[test]
     fn a_broken_submission_holds_up_neither_the_others_nor_the_pass() {
         let bench = Bench::new();
@@ -399,6 +400,7 @@ mod tests {
         assert!(called, "what fails here stops nothing else");
     }
 
+    /// I1.
     #[test]
     fn a_ticket_whose_record_a_restart_took_stays_where_it_was() {
         let bench = Bench::new();

@@ -81,7 +81,8 @@ impl Entry {
         self.files.iter().map(|kept| root.path().join(&kept.path)).collect()
     }
 
-    /// Puts back what is not there as it was, unless the task has gone on since. Says `false` if somebody holds the task.
+    /// Puts back what still counts of it and is not there as it was. Only under the task's lock (I3): says `false` if somebody
+    /// holds it.
     fn restore(&self, spool: &Spool) -> anyhow::Result<bool> {
         let locked = match spool.try_lock_task(self.task) {
             Ok(Some(locked)) => locked,
@@ -451,6 +452,7 @@ mod tests {
         assert!(bench.is_settled());
     }
 
+    /// I10.
     #[test]
     fn one_journal_that_cannot_be_read_does_not_stop_the_others() {
         let bench = Bench::new();
